@@ -1,9 +1,17 @@
 //! `nearmetal bench`: what it refuses before it touches anything, and what it lists without root and libvirt.
 #![allow(clippy::unwrap_used, reason = "a test that cannot set itself up has failed")]
 
+#[allow(dead_code, reason = "documents of all kinds, of which others are for the tests of reports")]
+mod documents;
+
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
+use nearmetal_load::{FioJob, NetTest, Workload};
+use nearmetal_measure::Over;
+use nearmetal_results::{Begun, Link, NetPath, Results, Store, as_json};
+use nearmetal_units::Bytes;
+use serde_json::{Value, json};
 
 /// Exit code and what was said.
 fn bench(arguments: &str) -> (i32, String) {
@@ -201,5 +209,87 @@ fn ways_to_a_network_are_listed_with_what_the_peer_must_run() {
     assert_eq!(code, 0, "{said}");
     for words in ["bridge.vhost.q1", "on the peer: `netserver` and `sockperf server --tcp"] {
         assert!(said.contains(words), "no `{words}`: {said}");
+    }
+}
+
+/// Two measurements to compare: of each its experiment, its request and its document.
+type Two<'a> = [(&'a str, Value, Results); 2];
+
+/// What `bench compare` says of them.
+fn compared(two: Two<'_>) -> (i32, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.sqlite");
+    let mut store = Store::open(&path).unwrap();
+    for (experiment, request, results) in two {
+        let begun = Begun {
+            experiment,
+            guests: vec!["web1".to_owned()],
+            created: results.created.clone(),
+            environment: &results.environment,
+            kernel: "6.12.41".to_owned(),
+            qemu: "10.0.8".to_owned(),
+            device: None,
+            plan: None,
+            request: request.to_string(),
+        };
+        let id = store.begin(&begun).unwrap();
+        store.finish(id, &as_json(&results), None).unwrap();
+    }
+    bench(&format!("compare 1 2 --store {}", path.display()))
+}
+
+#[test]
+fn measurements_of_two_experiments_are_not_compared() {
+    let of = |experiment| (experiment, json!({}), documents::pairs(experiment));
+    let (code, said) = compared([of("slice"), of("inside")]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("1 is of the experiment `slice` and 2 of the experiment `inside`"), "{said}");
+    assert_eq!(compared([of("slice"), of("slice")]).0, 0);
+}
+
+#[test]
+fn what_differs_between_two_measurements_of_an_experiment_is_said() {
+    let conditions = json!({"seed": 1, "appliance": "", "probe": "", "state": "", "pause": true,
+        "environment": {"kind": "silicon"}});
+    let job = FioJob::first_seed(Bytes::from_kib(4), 5, 1);
+    let fio = || documents::together(Workload::from(job.clone()));
+    let together = |over: Over, results: Results| {
+        let request = json!({"members": [], "over": over, "pairs": 3, "same_arm_pairs": 0, "scaling": true,
+            "least_overlap": 0.8, "conditions": conditions});
+        ("together", request, results)
+    };
+    let scratch = || Over::Scratch { job: job.clone(), devices: vec![] };
+    let drives = Over::Drives { job: job.clone(), functions: vec![], namespace: None };
+    let by = |way: NetPath| {
+        let (peer, address) = ("192.0.2.1".parse().unwrap(), "192.0.2.10/24".to_owned());
+        let over = Over::Port { way, test: NetTest::TcpStream, seconds: 3, port: "enp57s0".to_owned(), peer, address };
+        together(over, documents::together_over_a_port())
+    };
+    let modes = |single: bool| {
+        let request = json!({"guest": "web1", "xml": "", "memory": 1, "parts": [], "counts": [1], "pairs": 3,
+            "workload": Workload::from(job.clone()), "single": single, "same_arm_pairs": 0, "least_overlap": 0.8,
+            "quick": true, "conditions": conditions});
+        ("modes", request, fio())
+    };
+    let mut elsewhere = fio();
+    elsewhere.tenants[0].slice.device = "/dev/nvme9n1".to_owned();
+    let differing: [(Two<'_>, &[&str]); 4] = [
+        ([together(scratch(), fio()), together(drives, fio())], &["over: scratch devices -> drives of their own\n"]),
+        (
+            [by(NetPath::libvirt_default()), by(NetPath::hardware(Link::VfHostdev))],
+            &["over: a port, by bridge.vhost.q1 -> a port, by vf-hostdev\n"],
+        ),
+        ([modes(false), modes(true)], &["programs: one on each node -> one over all nodes\n"]),
+        (
+            [together(scratch(), fio()), together(scratch(), elsewhere)],
+            &["devices: /dev/nvme0n1, /dev/nvme1n1 -> /dev/nvme9n1, /dev/nvme1n1\n"],
+        ),
+    ];
+    for (two, words) in differing {
+        let (code, said) = compared(two);
+        assert_eq!(code, 0, "{said}");
+        let changed: Vec<&str> =
+            said.split_inclusive('\n').filter(|line| line.contains(" -> ") && !line.contains("n = ")).collect();
+        assert_eq!(changed, words, "{said}");
     }
 }

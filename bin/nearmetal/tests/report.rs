@@ -272,18 +272,30 @@ fn an_arm_that_lost_a_sample_is_named_at_the_top() {
 
 #[test]
 fn a_sample_that_was_made_good_by_another_try_is_not_lost() {
-    let job = Job::sample();
-    let mut results: Value = serde_json::from_str(&job.text("results.json")).unwrap();
-    let runs = results["runs"].as_array_mut().unwrap();
-    let failed = runs.iter().position(|run| run["arm"] == "as-found" && run["outcome"]["outcome"] == "failed").unwrap();
-    let good =
-        runs.iter().find(|run| run["arm"] == "as-found" && run["outcome"]["outcome"] == "measured").unwrap().clone();
-    let (round, position) = (runs[failed]["round"].clone(), runs[failed]["position"].clone());
-    runs.insert(failed + 1, good);
-    (runs[failed + 1]["round"], runs[failed + 1]["position"]) = (round, position);
-    files::write(&job.path("results.json"), results.to_string()).unwrap();
-    let (code, _, stderr) = job.report(&[]);
-    assert_eq!((code, &job.summary()["incomplete"]), (0, &json!([])), "{stderr}");
+    // The lost single shot, and behind it one that was measured, in the same round and position.
+    let incomplete = |purpose: &str| {
+        let job = Job::sample();
+        let mut results: Value = serde_json::from_str(&job.text("results.json")).unwrap();
+        let runs = results["runs"].as_array_mut().unwrap();
+        let place = |outcome: &str| {
+            let is_it = |run: &Value| run["arm"] == "as-found" && run["purpose"] == "single-shot";
+            runs.iter().position(|run| is_it(run) && run["outcome"]["outcome"] == outcome).unwrap()
+        };
+        let (failed, measured) = (place("failed"), place("measured"));
+        let mut good = runs[measured].clone();
+        good["purpose"] = json!(purpose);
+        for field in ["round", "position"] {
+            good[field] = runs[failed][field].clone();
+        }
+        runs.insert(failed + 1, good);
+        files::write(&job.path("results.json"), results.to_string()).unwrap();
+        let (code, _, stderr) = job.report(&[]);
+        assert_eq!(code, 0, "{stderr}");
+        job.summary()["incomplete"].clone()
+    };
+    assert_eq!(incomplete("single-shot"), json!([]));
+    // Rounds of a race and those behind it have the same numbers, and are not the same.
+    assert_eq!(incomplete("race")[0]["failed"], json!(1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use assert_cmd::Command;
 use nearmetal_host::files;
 use nearmetal_load::{FioJob, Workload};
-use nearmetal_results::Store;
+use nearmetal_results::{Outcome, Store, Turn};
 use nearmetal_units::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -253,6 +253,17 @@ fn a_race_of_networks_shows_the_ceiling_and_names_the_way_that_took_no_effect() 
         ],
     );
     assert_eq!(files, ["arms-tcp-rr-p99.svg", "arms-tcp-rr-rate.svg", "race.svg", "report.html"]);
+}
+
+#[test]
+fn a_sample_of_a_race_that_was_made_good_by_another_try_is_not_lost() {
+    let mut net = documents::net_race();
+    let failed = Turn { outcome: Outcome::Failed { why: "`stress` ran".into() }, ..net.turns[0].clone() };
+    net.turns.insert(0, failed);
+    assert!(!Given::document(&net).page().0.contains("is incomplete"));
+    // Without the other try it is.
+    net.turns.remove(1);
+    holds(&Given::document(&net).page().0, &["is incomplete: 1 of its 3 samples failed"]);
 }
 
 #[test]

@@ -32,6 +32,9 @@ pub enum MeasureError {
     /// The same, seen in the middle: no further sample could be made.
     #[error("{0}")]
     Ends(String),
+    /// An interrupted measurement cannot be gone on with: the machine is another one, or something else would run now.
+    #[error("{0}: measure anew")]
+    Anew(String),
     /// It failed, and then not everything could be put back.
     #[error("{what}; and not everything could be put back, so run `nearmetal rollback`")]
     Left {

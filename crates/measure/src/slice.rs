@@ -145,16 +145,13 @@ impl OnStand for SlicePath {
 
 impl Path for SlicePath {
     fn turn_to(&mut self, step: &Step, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        self.stand.turn_to(step, session)?;
         let memory = matches!(step.workload, Workload::MemoryLatency(_) | Workload::MemoryBandwidth(_));
-        if !memory || Some(step.arm) != self.found || self.in_small_pages {
-            return Ok(());
+        if memory && Some(step.arm) == self.found && !self.in_small_pages {
+            session.transparent_pages_off(true)?;
+            self.in_small_pages = true;
+            self.stand.end(step.arm, session)?;
         }
-        session.transparent_pages_off(true)?;
-        self.in_small_pages = true;
-        let Some(guest) = self.stand.clones.guest(step.arm).cloned() else { return Ok(()) };
-        session.end(&guest.name)?;
-        session.boot_paused(&guest)
+        self.stand.turn_to(step, session)
     }
 
     fn seat(&self, arm: usize, tenant: usize) -> Seat {

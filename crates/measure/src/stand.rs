@@ -1,6 +1,7 @@
 //! Arms side by side on one scratch device: bare metal, and clones of one guest in different definitions, each with an equal
 //! region of the device and all on the same slice.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nearmetal_load::{FioJob, SLACK, Workload, missing_file_system};
@@ -108,6 +109,8 @@ pub(crate) struct Stand {
     up: Up,
     /// With [`Up::One`], the arm whose clone was booted last.
     last: Option<usize>,
+    /// With [`Up::All`], arms whose clones were ended: they are booted for their next turn.
+    ended: BTreeSet<usize>,
 }
 
 impl Stand {
@@ -164,8 +167,17 @@ impl Stand {
         session.will_clone(guests.iter().flatten().map(|guest| guest.name.clone()))?;
         let clones = Clones { guests, bare };
         session.stage("booting the clones");
-        let mut stand =
-            Self { clones, arms: Vec::new(), slice, region: scratch.region_size, written, writing, up, last: None };
+        let mut stand = Self {
+            clones,
+            arms: Vec::new(),
+            slice,
+            region: scratch.region_size,
+            written,
+            writing,
+            up,
+            last: None,
+            ended: BTreeSet::new(),
+        };
         if up == Up::All {
             stand.clones.boot(&(0..ways.len()).collect::<Vec<_>>(), session)?;
         }
@@ -178,10 +190,22 @@ impl Stand {
         Ok(stand)
     }
 
+    /// Ends the clone of an arm, which is booted for its next turn.
+    pub(crate) fn end(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
+        let Some(guest) = self.clones.guest(arm) else { return Ok(()) };
+        session.end(&guest.name)?;
+        self.ended.insert(arm);
+        Ok(())
+    }
+
     /// Where one at a time is up, boots the clone of an arm in the place of the last one, even of the same arm: two samples
-    /// of an arm must differ by as much as two of different arms do.
+    /// of an arm must differ by as much as two of different arms do. Where all are, boots one that was ended.
     fn bring_up(&mut self, arm: usize, session: &mut Session<'_>) -> Result<(), MeasureError> {
-        let (Up::One, Some(guest)) = (self.up, self.clones.guest(arm).cloned()) else { return Ok(()) };
+        let Some(guest) = self.clones.guest(arm).cloned() else { return Ok(()) };
+        if self.up == Up::All {
+            // Forgotten before the boot: one that fails is there all the same, and is ended by who revives it.
+            return if self.ended.remove(&arm) { session.boot_paused(&guest) } else { Ok(()) };
+        }
         if let Some(last) = self.last.and_then(|last| self.clones.guest(last)) {
             session.end(&last.name)?;
         }
@@ -366,7 +390,11 @@ impl Path for Stand {
 
     fn refresh(&mut self, arms: &[usize], session: &mut Session<'_>) -> Result<(), MeasureError> {
         match self.up {
-            Up::All => self.clones.refresh(arms, session),
+            Up::All => {
+                self.clones.refresh(arms, session)?;
+                self.ended = (0..self.arms.len()).filter(|arm| !arms.contains(arm)).collect();
+                Ok(())
+            }
             Up::One => Ok(()),
         }
     }

@@ -85,15 +85,31 @@ impl RaceView {
     /// What may be said of the race, with its error.
     pub fn statement(&self) -> String {
         let percent = self.error * 100.0;
+        let others =
+            || self.arms.iter().enumerate().filter(|(number, arm)| Some(*number) != self.winner && arm.may_win());
+        let failed: Vec<&str> =
+            others().filter(|(_, arm)| arm.fate == Some(Fate::Withdrawn)).map(|(_, arm)| arm.title.as_str()).collect();
+        let but = match failed.len() {
+            0 => String::new(),
+            _ => format!("; the runs of {} failed, so nothing is said of that", failed.join(" and of ")),
+        };
         match self.slack {
+            Some(slack) if slack <= 1.0 && !failed.is_empty() && failed.len() == others().count() => {
+                format!("the race: the winner is the only arm that could win and was measured{but}")
+            }
             Some(slack) if slack <= 1.0 => {
-                format!("the race: every other arm that could win was shown worse (error {percent} %)")
+                let other = if failed.is_empty() {
+                    "every other arm that could win"
+                } else {
+                    "every other arm that was measured and could win"
+                };
+                format!("the race: {other} was shown worse (error {percent} %){but}")
             }
             Some(slack) => format!(
-                "the race: no arm that could win is better than the winner by more than {:.0} % (error {percent} %)",
+                "the race: no arm that could win is better than the winner by more than {:.0} % (error {percent} %){but}",
                 (slack - 1.0) * 100.0
             ),
-            None => "the race: too few rounds to say how much better another arm may be".to_owned(),
+            None => format!("the race: too few rounds to say how much better another arm may be{but}"),
         }
     }
 
@@ -188,6 +204,8 @@ impl RaceView {
                 let ShownRatio { ratio: figure, .. } = ratio.shown();
                 vec![(format!("{guest}: {arm} does "), false), (figure, true), (format!(" of {reference}"), false)]
             }
+            // Of a document of an earlier version, which kept no ratio of a plan that is not the winner.
+            (AdviceKind::Use, None) => plain(format!("{guest}: use {arm}")),
             (AdviceKind::NoneFaster, Some(ratio)) => {
                 let ShownRatio { ratio: figure, .. } = ratio.shown();
                 vec![
@@ -202,6 +220,13 @@ impl RaceView {
             }
             _ => plain(format!("{guest}: the race has no winner that was measured again")),
         }
+    }
+}
+
+impl RaceArm {
+    /// Whether it could have won: it took effect, and its kind is one that may.
+    fn may_win(&self) -> bool {
+        self.cannot_win.is_none() && matches!(self.read_back, RaceReadBack::Shown { .. })
     }
 }
 

@@ -46,7 +46,9 @@ pub use net::{
     NetFigure, NetMatrixResults, NetPath, PEER_BOUND, PortRole, is_peer_bound, net_cost_table, net_medians, net_metric,
 };
 pub use older::upgraded;
-pub use results::{Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together};
+pub use results::{
+    Arm, Environment, Outcome, Part, Purpose, Results, Run, SCHEMA, Slice, Tenant, Together, last_tries,
+};
 pub use store::{Begun, Entry, State, Store, as_json};
 pub use tiles::{
     ArmFilled, BUSY, FULL_TILE, Filling, Full, Judged, Level, Look, Miss, RoleLimits, Served, TileScore, filled,

@@ -3,7 +3,7 @@
 //! Every run is kept with its raw values, whatever came of it, and enough to judge them later. What may be said of them is
 //! worked out afterwards ([`crate::compare`]). Documents of earlier versions are read by [`crate::older`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_load::{Metric, Window, Workload};
 use nearmetal_units::{Bytes, CpuSet, NodeSet, PageSize};
@@ -155,7 +155,7 @@ pub struct Arm {
 }
 
 /// Why a run was made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
     /// One side of a pair: all arms of a round are paired with each other.
@@ -253,7 +253,23 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Why it does not count; `None` if it does.
+    pub fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Measured { .. } => None,
+            Self::Failed { why } => Some(why),
+        }
+    }
+}
+
 impl Run {
+    /// The step that it is a try of: its purpose, round, position and arm. Designs that are carried out one after the other each
+    /// count their rounds from 0.
+    pub fn step(&self) -> (Purpose, u32, u32, &str) {
+        (self.purpose, self.round, self.position, self.arm.as_str())
+    }
+
     /// The value of a metric, if this run has it.
     pub fn value(&self, metric: &str) -> Option<&Metric> {
         self.metrics().iter().find(|candidate| candidate.name == metric)
@@ -269,10 +285,7 @@ impl Run {
 
     /// Why it does not count; `None` if it does.
     pub fn failure(&self) -> Option<&str> {
-        match &self.outcome {
-            Outcome::Measured { .. } => None,
-            Outcome::Failed { why } => Some(why),
-        }
+        self.outcome.failure()
     }
 
     /// What is to be said of its values; nothing of a failed run.
@@ -284,10 +297,32 @@ impl Run {
     }
 }
 
+/// The last try of each step, in the order they ran: a failure that another try made good is none. `step`: what one is a try of.
+pub fn last_tries<'a, T: 'a, S: Ord>(
+    tries: impl DoubleEndedIterator<Item = &'a T>,
+    step: impl Fn(&'a T) -> S,
+) -> Vec<&'a T> {
+    let mut seen = BTreeSet::new();
+    let mut last: Vec<&T> = tries.rev().filter(|&one| seen.insert(step(one))).collect();
+    last.reverse();
+    last
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::samples::sample_results;
+
+    #[test]
+    fn the_last_try_of_a_step_counts_and_the_same_place_of_another_design_is_another_step() {
+        let runs = sample_results().runs;
+        let failed = |run: &Run| Run { outcome: Outcome::Failed { why: "a neighbour".into() }, ..run.clone() };
+        let raced = Run { purpose: Purpose::Race, ..failed(&runs[0]) };
+        let mut tries = vec![raced.clone()];
+        tries.extend(runs.iter().flat_map(|run| [failed(run), run.clone()]));
+        let last: Vec<Run> = last_tries(tries.iter(), Run::step).into_iter().cloned().collect();
+        assert_eq!((&last[0], &last[1..]), (&raced, &runs[..]));
+    }
 
     #[test]
     fn results_survive_json() {

@@ -63,6 +63,11 @@ const MIGRATIONS: &[(&str, &str)] = &[
          measurement INTEGER NOT NULL REFERENCES measurement(id), number INTEGER NOT NULL, phase INTEGER NOT NULL,
          run TEXT NOT NULL, PRIMARY KEY (measurement, number)) STRICT;",
     ),
+    (
+        // What a race runs next hangs on its time: whoever goes on with one has the time that its first session had.
+        "times",
+        "ALTER TABLE measurement ADD COLUMN times TEXT;",
+    ),
 ];
 
 /// The migration from which on measurements are in one table.
@@ -230,13 +235,22 @@ impl Store {
         self.connection.execute(set, params![id, state, problem]).map(drop).map_err(|source| self.error(source))
     }
 
-    /// Adds a run; one of the same number takes its place: the round it was of is run again.
+    /// Keeps what a measurement worked out for its time, as JSON ([`Store::times`]).
+    pub fn keep_times(&mut self, id: i64, times: &str) -> Result<(), ResultsError> {
+        let set = "UPDATE measurement SET times = ?2 WHERE id = ?1";
+        self.connection.execute(set, params![id, times]).map(drop).map_err(|source| self.error(source))
+    }
+
+    /// Adds a run. It takes the place of what was written down from its number on: the round that was of is run again, and
+    /// what an earlier session left of it would pass for a sample of this one.
     pub fn add_run(&mut self, id: i64, number: u32, phase: u32, run: &Run) -> Result<(), ResultsError> {
-        let add = "INSERT OR REPLACE INTO measured (measurement, number, phase, run) VALUES (?1, ?2, ?3, ?4)";
-        self.connection
-            .execute(add, params![id, number, phase, as_json(run)])
-            .map(drop)
-            .map_err(|source| self.error(source))
+        let added = self.connection.transaction().and_then(|transaction| {
+            transaction.execute("DELETE FROM measured WHERE measurement = ?1 AND number >= ?2", params![id, number])?;
+            let add = "INSERT INTO measured (measurement, number, phase, run) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(add, params![id, number, phase, as_json(run)])?;
+            transaction.commit()
+        });
+        added.map_err(|source| self.error(source))
     }
 
     /// A measurement is over.

@@ -59,6 +59,12 @@ pub struct Tuning {
     pub to_rule: Option<RatioEstimate>,
     /// The winner over its bare slice, in fresh pairs.
     pub to_bare: Option<RatioEstimate>,
+    /// The plan by rule over the guest as found, in fresh pairs; `None` also in documents of earlier versions.
+    #[serde(default)]
+    pub rule_to_found: Option<RatioEstimate>,
+    /// The plan by rule over its bare slice, in fresh pairs; `None` also in documents of earlier versions.
+    #[serde(default)]
+    pub rule_to_bare: Option<RatioEstimate>,
     /// What to do.
     pub verdict: TuneVerdict,
 }

@@ -230,9 +230,18 @@ impl Race {
         pairs.filter_map(|(one, other)| Some((*one)? - (*other)?)).collect()
     }
 
+    /// Whom the means are taken against: the partner, or, once its runs have failed, the first arm that was in every round since.
+    fn yardstick(&self) -> usize {
+        let first = || (0..self.fates.len()).find(|arm| self.in_it(*arm) && self.can_win[*arm]);
+        Some(self.partner)
+            .filter(|partner| self.fates[*partner] != Fate::Withdrawn)
+            .or_else(first)
+            .unwrap_or(self.partner)
+    }
+
     /// Mean log-ratio to the partner; an arm that was never measured is behind all.
     fn standing(&self, arm: usize) -> f64 {
-        let differences = self.differences(arm, self.partner);
+        let differences = self.differences(arm, self.yardstick());
         if differences.is_empty() { f64::NEG_INFINITY } else { mean(&differences) }
     }
 

@@ -211,3 +211,16 @@ fn the_partner_runs_on_when_it_is_shown_worse_and_not_when_it_fails() {
     }
     assert_eq!((race.fates()[0], race.next_round()), (Fate::Withdrawn, vec![1, 2]));
 }
+
+#[test]
+fn without_its_partner_a_race_is_still_won_by_the_best() {
+    let mut race = Race::new(&[true; 4], 0, 0.05, &[4, 8]).unwrap();
+    for round in 0..4 {
+        let scatter = 1.0 + 0.1 * f64::from(round % 2);
+        race.record(&[(0, None), (1, Some(1.9)), (2, Some(1.0)), (3, Some(2.0 * scatter))]).unwrap();
+    }
+    assert_eq!((race.fates()[0], race.leader()), (Fate::Withdrawn, Some(3)), "no round of the partner's counts");
+    // Room for two: the worst is cut, and not the first in the list.
+    race.look(8);
+    assert_eq!(race.next_round(), [1, 3], "{:?}", race.fates());
+}

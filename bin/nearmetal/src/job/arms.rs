@@ -1,11 +1,9 @@
 //! The arms: what ran, with which settings, and what it used beside the slice.
 
-use std::collections::BTreeMap;
-
 use nearmetal_domain::{DomainFacts, DomainXml};
 use nearmetal_place::Placement;
 use nearmetal_report::view::{ArmRole, ArmView, ExtraPus, IncompleteArm, SliceRole};
-use nearmetal_results::{Arm, BARE_SLICE, Results, Role, Run};
+use nearmetal_results::{Arm, BARE_SLICE, Results, Role, Run, last_tries};
 
 use super::describe;
 use super::error::{JobError, cut};
@@ -27,18 +25,22 @@ pub(crate) fn views(results: &Results, placement: Option<&Placement>) -> Result<
 /// The arms that lost samples, with why the first of each failed. One that was made good by another try is not lost.
 pub(crate) fn incomplete(results: &Results) -> Vec<IncompleteArm> {
     let of = |arm: &Arm| {
-        let runs: Vec<&Run> = results.runs.iter().filter(|run| run.arm == arm.name.id).collect();
-        // By its place: all tries of one step have the same, and the last of them counts.
-        let last: BTreeMap<(u32, u32), &Run> = runs.iter().map(|run| ((run.round, run.position), *run)).collect();
-        let failures: Vec<&str> = last.values().filter_map(|run| run.failure()).collect();
-        Some(IncompleteArm {
-            arm: arm.name.id.clone(),
-            failed: failures.len() as u32,
-            samples: last.len() as u32,
-            why: cut(failures.first()?, LONGEST_REASON),
-        })
+        let own = results.runs.iter().filter(|run| run.arm == arm.name.id);
+        let samples: Vec<_> = last_tries(own, Run::step).into_iter().map(Run::failure).collect();
+        lost(&arm.name.id, &samples)
     };
     results.arms.iter().filter_map(of).collect()
+}
+
+/// An arm with these samples, each with why it failed; `None` if none did.
+pub(super) fn lost(arm: &str, samples: &[Option<&str>]) -> Option<IncompleteArm> {
+    let failures: Vec<&str> = samples.iter().copied().flatten().collect();
+    Some(IncompleteArm {
+        arm: arm.to_owned(),
+        failed: failures.len() as u32,
+        samples: samples.len() as u32,
+        why: cut(failures.first()?, LONGEST_REASON),
+    })
 }
 
 /// The facts of an arm's domain; `None` for bare metal.

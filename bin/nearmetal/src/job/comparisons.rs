@@ -1,7 +1,9 @@
 //! Ratios, raw samples and noise floors, in the units of the screen.
 
 use nearmetal_report::view::{Bounds, ComparisonView, NoiseFloorView, RatioView, SampleSeries};
-use nearmetal_results::{ArmName, CONFIDENCE, Comparison, Estimate, Purpose, Results, ResultsError, compare, noise};
+use nearmetal_results::{
+    ArmName, CONFIDENCE, Comparison, Estimate, Purpose, Results, ResultsError, Run, compare, noise,
+};
 use nearmetal_stats::{Interval, IntervalKind, NoiseFloor, Pair, Verdict};
 
 use super::metrics::Shown;
@@ -9,7 +11,9 @@ use super::metrics::Shown;
 /// Every comparison of a shown quantity, in the order of the quantities.
 pub(crate) fn views(results: &Results, shown: &[Shown]) -> Result<Vec<ComparisonView>, ResultsError> {
     let compared = compare(results)?;
-    let all = compared.iter().map(|row| row.count).max().unwrap_or(1);
+    // Of what ran: with no sample of all at once that counts, nothing can be said of them, and fewer are no stand-in.
+    let is_compared = |run: &&Run| matches!(run.purpose, Purpose::Pair | Purpose::Accesses | Purpose::SingleShot);
+    let all = results.runs.iter().filter(is_compared).map(|run| run.count).max().unwrap_or(1);
     let of = |metric: &Shown| -> Vec<ComparisonView> {
         compared
             .iter()

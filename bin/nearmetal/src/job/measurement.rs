@@ -6,7 +6,9 @@ use std::path::Path;
 use nearmetal_report::view::{
     ArmRole, ArmView, Fact, GuestCard, IncompleteArm, JobReport, LongText, QuickMode, REPORT_SCHEMA, RaceView,
 };
-use nearmetal_results::{Environment, Measurement, NetMatrixResults, PathTable, Results, Role, Turn, compare};
+use nearmetal_results::{
+    Environment, Measurement, NetMatrixResults, PathTable, Results, Role, Turn, compare, last_tries,
+};
 
 use super::document::Document;
 use super::error::{JobError, cut};
@@ -14,9 +16,6 @@ use super::{
     arms, assemble, by_nodes, compared, comparisons, costs, fresh, matrix, memory, metrics, net_matrix, paths,
     provenance, tiles, together, tuned,
 };
-
-/// Characters of a failure's reason.
-const LONGEST_REASON: usize = 240;
 
 impl Document {
     /// Its report. `origin` names the document in errors.
@@ -229,21 +228,13 @@ fn of_paths(table: &PathTable) -> JobReport {
     JobReport { race: Some(race), caveats, ..report }
 }
 
-/// Arms that lost runs of the race, by title.
+/// Arms that lost samples of the race, by title.
 fn lost(race: &RaceView, turns: &[Turn]) -> Vec<IncompleteArm> {
     let of = |(number, arm): (usize, &nearmetal_report::view::RaceArm)| {
-        let own: Vec<&Turn> = turns.iter().filter(|turn| turn.arm == number).collect();
-        let why = |turn: &&Turn| match &turn.outcome {
-            nearmetal_results::Outcome::Failed { why } => Some(why.clone()),
-            nearmetal_results::Outcome::Measured { .. } => None,
-        };
-        let failures: Vec<String> = own.iter().filter_map(why).collect();
-        Some(IncompleteArm {
-            arm: arm.title.clone(),
-            failed: u32::try_from(failures.len()).unwrap_or(u32::MAX),
-            samples: u32::try_from(own.len()).unwrap_or(u32::MAX),
-            why: cut(failures.first()?, LONGEST_REASON),
-        })
+        let own = turns.iter().filter(|turn| turn.arm == number);
+        let last = last_tries(own, |turn: &Turn| (turn.round, turn.position));
+        let samples: Vec<_> = last.into_iter().map(|turn| turn.outcome.failure()).collect();
+        arms::lost(&arm.title, &samples)
     };
     race.arms.iter().enumerate().filter_map(of).collect()
 }

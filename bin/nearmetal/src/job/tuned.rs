@@ -94,23 +94,29 @@ fn advice(results: &Results, tuning: &Tuning) -> AdviceView {
         (TuneVerdict::Leave, Some(_)) => (AdviceKind::NoneFaster, tuning.winner.as_str()),
         (TuneVerdict::Leave, None) => (AdviceKind::Unknown, tuning.winner.as_str()),
     };
-    // Where the rules' plan is advised instead of the winner, the winner's ratios are not its own.
+    // The rules' plan may be advised instead of the winner.
     let is_winner = arm == tuning.winner;
+    let (to_reference, to_bare) = match is_winner {
+        true => (&tuning.to_found, &tuning.to_bare),
+        false => (&tuning.rule_to_found, &tuning.rule_to_bare),
+    };
     let mut further = Vec::new();
     if let (Some(to_rule), true) = (&tuning.to_rule, is_winner) {
         further.push(format!("against the plan by rule it did {to_rule} in {} fresh pairs", to_rule.n));
     }
     if !is_winner {
-        further.push(format!(
-            "{} won the race, and the plan by rule was shown better than it in fresh pairs",
-            results.title(&tuning.winner)
-        ));
+        let winner = results.title(&tuning.winner);
+        let is_worse = tuning.to_rule.as_ref().is_some_and(|to_rule| to_rule.interval().high < 1.0);
+        further.push(match is_worse {
+            true => format!("{winner} won the race, and the plan by rule was shown better than it in fresh pairs"),
+            false => format!("{winner} won the race, and fresh pairs did not show it faster than the VM as found"),
+        });
     }
     AdviceView {
         kind,
         arm: Some(results.title(arm).to_owned()),
-        to_reference: tuning.to_found.as_ref().filter(|_| is_winner).map(Into::into),
-        to_bare: tuning.to_bare.as_ref().filter(|_| is_winner).map(Into::into),
+        to_reference: to_reference.as_ref().map(Into::into),
+        to_bare: to_bare.as_ref().map(Into::into),
         definition: None,
         further,
     }
@@ -332,6 +338,8 @@ mod tests {
                 to_found: about(1.5),
                 to_rule: about(1.25),
                 to_bare: about(0.8),
+                rule_to_found: about(1.3),
+                rule_to_bare: about(0.7),
                 verdict,
             })),
         }
@@ -406,7 +414,14 @@ mod tests {
         }
         let left = super::text(&results(TuneVerdict::Leave));
         assert!(left.contains("leave the VM as it is"), "{left}");
-        let by_rule = super::text(&results(TuneVerdict::Use { arm: PLANNED.into() }));
-        assert!(by_rule.contains("use: by rule") && by_rule.contains("shown better than it"), "{by_rule}");
+        let mut document = results(TuneVerdict::Use { arm: PLANNED.into() });
+        let not_faster = super::text(&document);
+        for words in
+            ["use: by rule", "it did 1.30×", "the other one won the race, and fresh pairs did not show it faster"]
+        {
+            assert!(not_faster.contains(words), "`{words}` is not in:\n{not_faster}");
+        }
+        document.tune.as_deref_mut().unwrap().to_rule = about(0.9);
+        assert!(super::text(&document).contains("the plan by rule was shown better than it"), "{not_faster}");
     }
 }

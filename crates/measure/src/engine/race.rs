@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearmetal_load::Workload;
-use nearmetal_results::{Purpose, Run};
+use nearmetal_results::{Purpose, Run, last_tries};
 use nearmetal_stats::Race;
 
 use super::SplitMix;
@@ -67,10 +67,12 @@ impl Design for Racing {
             // the runs, so that an interrupted race goes on as it would have.
             let of: Vec<&Run> = runs.iter().filter(|run| run.purpose == Purpose::Race).collect();
             let took: f64 = of.iter().map(|run| run.seconds).sum();
-            let (per_run, left) = (took / of.len().max(1) as f64, (self.seconds - took).max(0.0));
+            // What is afforded is steps, and some are tried twice.
+            let steps = last_tries(of.iter().copied(), Run::step).len();
+            let (per_step, left) = (took / steps.max(1) as f64, (self.seconds - took).max(0.0));
             let rungs = self.race.looks_left().saturating_sub(1).max(1) as f64;
-            self.race.look(if per_run > 0.0 { (left / rungs / per_run) as u64 } else { u64::MAX });
-            let all = (left / per_run.max(f64::MIN_POSITIVE)) as u64;
+            self.race.look(if per_step > 0.0 { (left / rungs / per_step) as u64 } else { u64::MAX });
+            let all = (left / per_step.max(f64::MIN_POSITIVE)) as u64;
             let next = self.race.next_round().len() as u64 * u64::from(self.race.rounds_to_look());
             if self.race.is_over() || next > all {
                 return Ok(None);
@@ -108,6 +110,11 @@ mod tests {
 
     /// The same, where a run takes so many seconds.
     fn runs_of(rates: &[f64], failing: &[usize], seconds: f64, each: f64) -> (Racing, Vec<Run>) {
+        tried(rates, failing, seconds, each, 1)
+    }
+
+    /// The same, where each step is tried so often until it counts.
+    fn tried(rates: &[f64], failing: &[usize], seconds: f64, each: f64, tries: usize) -> (Racing, Vec<Run>) {
         let race = Race::new(&vec![true; rates.len()], 0, 0.05, &doubling_looks(3, 4)).unwrap();
         let ids = (0..rates.len()).map(|arm| (arm, format!("arm{arm}"))).collect();
         let workload: Workload = FioJob::first_seed(Bytes::from_kib(4), 1, 0).into();
@@ -135,6 +142,12 @@ mod tests {
                     },
                     together: None,
                 });
+                let last = runs.len() - 1;
+                for _ in 1..tries {
+                    let outcome = Outcome::Failed { why: "a neighbour".into() };
+                    let before = Run { outcome, ..runs[last].clone() };
+                    runs.insert(last, before);
+                }
             }
         }
         (racing, runs)
@@ -185,6 +198,13 @@ mod tests {
         let worse = racing.race().fates().iter().any(|fate| matches!(fate, Fate::ShownWorse { .. }));
         assert!(!worse, "equal arms are cut: {:?}", racing.race().fates());
         assert!(racing.notes().is_empty() && racing.total() == 0, "nobody knows beforehand how many runs it takes");
+    }
+
+    #[test]
+    fn a_step_that_is_tried_twice_takes_the_time_of_both_tries() {
+        let (once, runs) = runs_of(&[1000.0; 6], &[], 112.0, 2.0);
+        let (twice, tries) = tried(&[1000.0; 6], &[], 112.0, 1.0, 2);
+        assert_eq!((twice.race().fates(), tries.len()), (once.race().fates(), 2 * runs.len()));
     }
 
     #[test]

@@ -15,6 +15,8 @@ use nearmetal_load::{LoadError, SLACK};
 use nearmetal_place::Placement;
 use nearmetal_results::{ArmName, Run, Slice};
 use nearmetal_units::{Bytes, CpuSet};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::Round;
 use super::path::{Guest, is_gone, is_there};
@@ -174,6 +176,21 @@ impl<'a> Session<'a> {
     /// The log, for the document at the end.
     pub(crate) fn log(&mut self) -> Option<&mut Log> {
         self.log.as_mut()
+    }
+
+    /// What the measurement has worked out for its time. One that goes on has that of its first session: what runs next hangs
+    /// on it, and no two sessions take the same time to set up.
+    ///
+    /// # Errors
+    /// The time does not suffice, or the store's own.
+    pub(crate) fn times<T: Serialize + DeserializeOwned>(
+        &mut self,
+        work_out: impl FnOnce() -> Result<T, MeasureError>,
+    ) -> Result<T, MeasureError> {
+        match &mut self.log {
+            Some(log) => log.times(work_out),
+            None => work_out(),
+        }
     }
 
     /// A design begins.

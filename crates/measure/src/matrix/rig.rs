@@ -200,8 +200,8 @@ impl Rig<'_> {
         }
         session.hypervisor.suspend(&guest.name).map_err(failed(&guest.name))?;
         let race = Race::new(&can_win, 0, self.request.error, &doubling_looks(FIRST_LOOK, LOOKS))?;
-        let left =
-            f64::from(self.request.budget.saturating_sub(confirming(self.request))) - began.elapsed().as_secs_f64();
+        let budget = f64::from(self.request.budget.saturating_sub(confirming(self.request)));
+        let left = session.times(|| Ok(budget - began.elapsed().as_secs_f64()))?;
         let name = |entrant: &Entrant| {
             let path = &entrant.disk.path;
             ArmName::new(&path.id(), &path.title(), if path.is_qemu_default() { Role::AsFound } else { Role::Other })

@@ -1,7 +1,9 @@
 //! The race and the fresh rounds of the network matrix.
 
 use nearmetal_load::{NetTest, Unit, Workload};
-use nearmetal_results::{ArmName, Ceiling, Effect, Link, Outcome, Purpose, Role, Run, Turn, net_metric as named};
+use nearmetal_results::{
+    ArmName, Ceiling, Effect, Link, Outcome, Purpose, Role, Run, Turn, last_tries, net_metric as named,
+};
 use nearmetal_stats::{Race, doubling_looks};
 
 use super::request::{CEILING_RUNS, FIRST_LOOK, LOOKS};
@@ -58,7 +60,7 @@ fn with_test(mut run: Run, arm: usize) -> Turn {
     Turn::whole(run, arm)
 }
 
-/// Bare metal, on all PUs and on the slice, in turn: no arm can be shown to do more.
+/// Bare metal, on all PUs and, where it is an arm, on the slice, in turn: no arm can be shown to do more.
 pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result<Vec<Ceiling>, MeasureError> {
     rig.stand_bare(session)?;
     if let Effect::NotShown { why } = rig.read_back(0, session) {
@@ -69,7 +71,8 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
     }
     let arms = names(rig);
     let all_pus = arms.len() - 1;
-    let slice = rig.cards.iter().position(|card| card.path.link == Link::Bare).unwrap_or(all_pus);
+    let slice = rig.cards.iter().position(|card| card.path.link == Link::Bare);
+    let sides: Vec<usize> = std::iter::once(all_pus).chain(slice).collect();
     let workloads: Vec<Workload> = rig.request.tests.iter().map(|test| rig.request.job(*test)).collect();
     let mut design = Pairs::new(Plan {
         counts: vec![1],
@@ -82,7 +85,7 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
         same_arm: Vec::new(),
         same_arm_pairs: 0,
         single_shot: (0..CEILING_RUNS)
-            .flat_map(|_| workloads.iter().map(|workload| (workload.clone(), vec![all_pus, slice])))
+            .flat_map(|_| workloads.iter().map(|workload| (workload.clone(), sides.clone())))
             .collect(),
         fresh: Fresh::No,
         reasons: false,
@@ -98,7 +101,7 @@ pub(super) fn ceiling(rig: &mut NetRig<'_>, session: &mut Session<'_>) -> Result
     };
     let one = |test: &NetTest| {
         let unit = if test.is_stream() { Unit::BitsPerSecond } else { Unit::TransactionsPerSecond };
-        let (unconfined, confined) = (rates(*test, all_pus), rates(*test, slice));
+        let (unconfined, confined) = (rates(*test, all_pus), slice.map(|arm| rates(*test, arm)).unwrap_or_default());
         if !unconfined.is_empty() || !confined.is_empty() {
             return Ok(Ceiling { test: *test, unit, unconfined, confined });
         }
@@ -154,7 +157,7 @@ pub(super) fn confirm(
     let mut design = Rounds::new(arms, &workloads, rig.request.pairs, seed);
     let runs = carried_out(&mut design, rig, &names, session)?;
     rig.clear(session)?;
-    Ok(joined(turns(last_tries(runs), &names)))
+    Ok(of_boots(&runs, &names))
 }
 
 /// Rounds in which every arm has all tests, booted for them.
@@ -195,16 +198,10 @@ impl crate::engine::Design for Rounds {
     }
 }
 
-/// Without those that failed and were taken again: a failure of one test is one of all tests of its boot.
-fn last_tries(runs: Vec<Run>) -> Vec<Run> {
-    let same = |one: &Run, other: &Run| {
-        (one.round, &one.arm, one.purpose, &one.workload) == (other.round, &other.arm, other.purpose, &other.workload)
-    };
-    let is_replaced = |(place, run): (usize, &Run)| {
-        run.failure().is_some() && runs[place + 1..].iter().any(|later| same(run, later) && later.failure().is_none())
-    };
-    let replaced: Vec<bool> = runs.iter().enumerate().map(is_replaced).collect();
-    runs.into_iter().zip(replaced).filter_map(|(run, replaced)| (!replaced).then_some(run)).collect()
+/// The tests of each boot as one turn, without what another try made good: a failure of one test is one of all tests of its boot.
+fn of_boots(runs: &[Run], arms: &[ArmName]) -> Vec<Turn> {
+    let last = last_tries(runs.iter(), Run::step).into_iter().cloned().collect();
+    joined(turns(last, arms))
 }
 
 /// The tests of one boot as one turn, as the document keeps them.
@@ -227,18 +224,19 @@ mod tests {
 
     #[test]
     fn a_test_that_was_taken_again_costs_its_boot_nothing() {
-        let run = |seed: u64, fails: bool| {
+        let run = |position: u32, fails: bool| {
             let mut run = nearmetal_results::samples::sample_results().runs.remove(0);
-            run.seed = seed;
+            run.position = position;
             if fails {
                 run.outcome = Outcome::Failed { why: "a neighbour".into() };
             }
             run
         };
-        let mut another = run(4, true);
-        another.round += 1;
-        let kept = last_tries(vec![run(1, true), run(2, false), run(3, true), another]);
-        let seeds: Vec<u64> = kept.iter().map(|run| run.seed).collect();
-        assert_eq!(seeds, [2, 3, 4], "nothing came after the last two");
+        let failed = |runs: &[Run]| -> Vec<bool> {
+            let turns = of_boots(runs, &[ArmName::bare_slice()]);
+            turns.iter().map(|turn| turn.outcome.failure().is_some()).collect()
+        };
+        assert_eq!(failed(&[run(0, true), run(0, false), run(1, false)]), [false]);
+        assert_eq!(failed(&[run(0, false), run(1, true), run(1, true)]), [true], "nothing came after the last try");
     }
 }

@@ -126,7 +126,8 @@ fn measure(request: &NetMatrixRequest, session: &mut Session<'_>) -> Result<NetM
     let reference = reference(&effects, &cannot);
     let (race, turns) = if request.race {
         session.stage("racing");
-        let left = f64::from(request.budget.saturating_sub(confirming(request))) - began.elapsed().as_secs_f64();
+        let budget = f64::from(request.budget.saturating_sub(confirming(request)));
+        let left = session.times(|| Ok(budget - began.elapsed().as_secs_f64()))?;
         let (race, turns) = race(&mut rig, &running, &can_win, reference, left, session)?;
         (Some(race), turns)
     } else {

@@ -92,6 +92,21 @@ fn nothing_beside_bare_metal_is_no_comparison() {
 }
 
 #[test]
+fn a_race_of_networks_without_bare_metal_has_its_ceiling_on_all_pus_alone() {
+    let ceiling = |without: &[&str]| -> Vec<(usize, usize)> {
+        let (mut machine, experiment) = Kind::NetRace.set_up();
+        let Experiment::Net(mut request) = experiment else { panic!("{experiment:?}") };
+        request.without.extend(without.iter().map(|word| (*word).to_owned()));
+        let document = machine.perform(&Experiment::Net(request)).document();
+        let Measurement::Net(results) = document else { panic!("it is a race of networks") };
+        assert_eq!(machine.left(), Vec::<String>::new());
+        results.ceiling.iter().map(|one| (one.unconfined.len(), one.confined.len())).collect()
+    };
+    assert_eq!(ceiling(&[]), [(3, 3), (3, 3)]);
+    assert_eq!(ceiling(&["bare"]), [(3, 0), (3, 0)]);
+}
+
+#[test]
 fn requests_of_earlier_versions_ask_for_all_arms_and_reasons() {
     let older = |experiment: &Experiment, words: &[&str]| {
         let text = match experiment {

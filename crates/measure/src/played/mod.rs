@@ -5,6 +5,7 @@ mod chosen;
 mod experiments;
 mod fate;
 mod guests;
+mod interrupted;
 mod kernel;
 mod killed;
 mod network;
@@ -52,6 +53,8 @@ struct Played {
     meanwhile: Option<(usize, Deed)>,
     /// What libvirt starts behind the next look.
     late: Option<String>,
+    /// What passes while a guest is started.
+    boots_take: Duration,
 }
 
 impl Transport for Played {
@@ -70,6 +73,9 @@ impl Transport for Played {
             self.fake.call(create.clone())?;
             self.world.follow(&create);
             return Ok(reply);
+        }
+        if matches!(request, Request::CreateTransient { .. }) {
+            Transport::pause(&mut self.fake, self.boots_take);
         }
         let mut is_deaf = false;
         if let Request::Shutdown { name, .. } = &request {
@@ -177,6 +183,7 @@ impl Machine {
             off_in: None,
             meanwhile: None,
             late: None,
+            boots_take: Duration::ZERO,
         };
         Self { fs, libvirt, world, state, _root: root, before }
     }
@@ -233,6 +240,11 @@ impl Machine {
     /// Somebody does this behind so many samples.
     pub(crate) fn meanwhile(&mut self, behind: usize, deed: impl FnOnce(&mut Fake) + 'static) {
         self.libvirt.meanwhile = Some((behind, Box::new(deed)));
+    }
+
+    /// So long does it take to start a guest from now on.
+    pub(crate) fn boots_take(&mut self, time: Duration) {
+        self.libvirt.boots_take = time;
     }
 
     /// libvirt starts this behind the next look.

@@ -9,7 +9,7 @@ use super::*;
 use crate::engine::BOOT_LIMIT;
 use crate::net::NetMatrixRequest;
 
-fn runs(document: &Measurement) -> Vec<Run> {
+pub(super) fn runs(document: &Measurement) -> Vec<Run> {
     match document {
         Measurement::Results(results) => results.runs.clone(),
         Measurement::Disk(results) => {
@@ -52,15 +52,15 @@ fn caveats(document: &Measurement) -> String {
 }
 
 /// What a run was, without when.
-type Made = (u32, u32, String, usize, String, u64);
+pub(super) type Made = (u32, u32, String, usize, String, u64);
 
-fn order(runs: &[Run]) -> Vec<Made> {
+pub(super) fn order(runs: &[Run]) -> Vec<Made> {
     let one = |run: &Run| (run.round, run.position, run.arm.clone(), run.count, run.workload.id(), run.seed);
     runs.iter().map(one).collect()
 }
 
 /// What an undisturbed measurement makes.
-fn whole(kind: Kind) -> Vec<Run> {
+pub(super) fn whole(kind: Kind) -> Vec<Run> {
     let (mut machine, experiment) = kind.set_up();
     let made = runs(&machine.perform(&experiment).document());
     assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
@@ -73,7 +73,7 @@ fn failed(runs: &[Run]) -> Vec<&Run> {
 }
 
 /// The experiment of the store's one entry, to go on with, as `nearmetal bench resume` makes it.
-fn resumed(machine: &Machine) -> Option<Experiment> {
+pub(super) fn resumed(machine: &Machine) -> Option<Experiment> {
     let store = machine.store();
     let entry = store.entry(store.entries(None).unwrap().first()?.id).unwrap();
     let mut experiment = Experiment::parse(&entry.experiment, &entry.request.unwrap()).unwrap();
@@ -303,6 +303,22 @@ fn a_clone_that_stops_answering_is_started_again_and_its_sample_repeated() {
         assert_eq!(order(&made), order(&whole(kind)), "{kind:?}");
         assert_eq!(machine.left(), Vec::<String>::new(), "{kind:?}");
     }
+}
+
+#[test]
+fn a_clone_that_was_ended_for_a_round_of_others_is_booted_for_its_turn_and_nobody_says_that_it_died() {
+    let (mut machine, experiment) = Kind::Slice.set_up();
+    let Experiment::Slice(mut request) = experiment else { panic!("{experiment:?}") };
+    // Rounds that boot guests afresh are of one arm alone then; behind them comes what runs once in several.
+    request.on.pairing.rounds = 0;
+    let document = machine.perform(&Experiment::Slice(request)).document();
+    let made = runs(&document);
+    let once = |arm: &str| made.iter().any(|run| run.arm == arm && run.purpose == Purpose::SingleShot);
+    assert!(["bare-slice", "as-found", "planned"].into_iter().all(once), "{made:?}");
+    assert_eq!(failed(&made), Vec::<&Run>::new());
+    let caveats = caveats(&document);
+    assert!(!caveats.contains("stopped answering"), "{caveats}");
+    assert_eq!(machine.left(), Vec::<String>::new());
 }
 
 #[test]

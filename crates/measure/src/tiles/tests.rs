@@ -164,6 +164,17 @@ fn an_arm_without_figures_is_full_and_the_other_one_goes_on() {
 }
 
 #[test]
+fn a_sample_that_was_made_good_is_not_one_without_figures() {
+    let (mut machine, experiment) = Kind::TilesBothWays.set_up();
+    machine.spoil(|_, number| if number == 1 { End::Fails } else { End::Well });
+    let results = results(&mut machine, &experiment);
+    assert_eq!(results.runs.iter().filter(|run| run.failure().is_some()).count(), 1);
+    for level in filled(&results).iter().flat_map(|arm| &arm.levels) {
+        assert_eq!((level.samples.len(), level.failed, &level.last_failure), (3, 0, &None));
+    }
+}
+
+#[test]
 fn samples_that_all_fail_in_every_arm_are_an_error() {
     // Three samples in each arm: never four failures in a row in one of them.
     let (mut machine, experiment) = Kind::TilesBothWays.set_up();

@@ -15,6 +15,7 @@ mod tests;
 use nearmetal_load::Workload;
 use nearmetal_results::{Arm, ArmName, Purpose, Results, Role, Run, Slice};
 use nearmetal_stats::{Race, doubling_looks};
+use serde::{Deserialize, Serialize};
 
 pub use self::request::{TuneArm, TuneOn, TuneRequest, least_seconds as least_tune_seconds};
 pub(crate) use self::within::Within;
@@ -76,6 +77,17 @@ struct Ready {
     path: Box<dyn Path>,
 }
 
+/// What a tune has worked out for its time, in seconds. One that goes on has that of its first session.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+struct Times {
+    /// For the race and the fresh pairs.
+    left: f64,
+    /// Of these, for the race.
+    for_the_race: f64,
+    /// For a sample in a guest, its boot included, as long as none was made.
+    guest: f64,
+}
+
 impl Request for TuneRequest {
     type Outcome = Results;
 
@@ -114,24 +126,8 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let set_up = session.hypervisor.now().duration_since(began).as_secs_f64();
     let names: Vec<ArmName> = ready.arms.iter().map(|arm| arm.name.clone()).collect();
     let guests = names.len() - places.found;
-    let booting = set_up - ready.beside_boots;
-    let guest = booting / guests as f64 + sample;
-    let bare = if places.bare.is_some() { sample } else { 0.0 };
-    let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + bare) * MARGIN;
-    // A guest of its own is shut down and started once more.
-    let putting_back = PUTTING_BACK + if places.bare.is_some() { 0.0 } else { booting / guests as f64 };
-    let left = f64::from(request.budget) - set_up - putting_back;
-    let for_the_race = left - pairs_at_least.max(left * KEPT);
-    let first_rung = FIRST_RUNG * guests as f64 * guest;
-    if for_the_race < first_rung {
-        let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + putting_back;
-        return Err(MeasureError::Asked(format!(
-            "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {:.0} s, a sample {sample:.0} s), \
-             and the budget is {} s: raise --budget, or leave factors out (--without)",
-            booting / guests as f64,
-            request.budget
-        )));
-    }
+    let boot = (set_up - ready.beside_boots) / guests as f64;
+    let Times { left, for_the_race, guest } = session.times(|| times(request, guests, boot, sample, set_up))?;
 
     let mut experiment = Experiment {
         experiment: "tune",
@@ -188,6 +184,31 @@ fn measure(request: &TuneRequest, session: &mut Session<'_>) -> Result<Results, 
     let mut results = experiment.document(runs, session)?;
     results.tune = Some(Box::new(outcome::tuning(request, &results, racing.race(), &arms, &ids[leader], took)?));
     Ok(results)
+}
+
+/// What the set-up of so many guests leaves of the budget, where a boot and a sample take so long; all in seconds.
+///
+/// # Errors
+/// It does not suffice.
+fn times(request: &TuneRequest, guests: usize, boot: f64, sample: f64, set_up: f64) -> Result<Times, MeasureError> {
+    let has_bare_metal = Places::of(&request.on).bare.is_some();
+    let guest = boot + sample;
+    let bare = if has_bare_metal { sample } else { 0.0 };
+    let pairs_at_least = f64::from(LEAST_PAIRS) * (3.0 * guest + bare) * MARGIN;
+    // A guest of its own is shut down and started once more.
+    let putting_back = PUTTING_BACK + if has_bare_metal { 0.0 } else { boot };
+    let left = f64::from(request.budget) - set_up - putting_back;
+    let for_the_race = left - pairs_at_least.max(left * KEPT);
+    let first_rung = FIRST_RUNG * guests as f64 * guest;
+    if for_the_race < first_rung {
+        let least = (first_rung + pairs_at_least).max(first_rung / (1.0 - KEPT)) + set_up + putting_back;
+        return Err(MeasureError::Asked(format!(
+            "{guests} arms, {FIRST_LOOK} rounds each, and the winner again take about {least:.0} s here (a boot takes {boot:.0} s, a sample {sample:.0} s), \
+             and the budget is {} s: raise --budget, or leave factors out (--without)",
+            request.budget
+        )));
+    }
+    Ok(Times { left, for_the_race, guest })
 }
 
 /// Starts every arm once.

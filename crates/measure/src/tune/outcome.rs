@@ -1,8 +1,8 @@
 //! What is told of a tune at its end: how each plan fared, what each factor is worth, and what to do.
 
 use nearmetal_results::{
-    AS_FOUND, AloneEffect, CONFIDENCE, PLANNED, Purpose, Results, Run, TuneEffect, TuneVerdict, TunedArm, Tuning,
-    pairs_of_runs,
+    AS_FOUND, AloneEffect, BARE_SLICE, CONFIDENCE, PLANNED, Purpose, Results, Run, TuneEffect, TuneVerdict, TunedArm,
+    Tuning, pairs_of_runs,
 };
 use nearmetal_stats::{Fraction, Pair, Race, RatioEstimate, ratio};
 
@@ -36,7 +36,8 @@ pub(super) fn tuning(
         to_found: of(&raced, id, AS_FOUND),
     };
     let (to_found, to_rule) = (of(&fresh, winner, AS_FOUND), of(&fresh, winner, PLANNED));
-    let verdict = verdict(winner, to_found.as_ref(), to_rule.as_ref(), of(&fresh, PLANNED, AS_FOUND).as_ref());
+    let rule_to_found = of(&fresh, PLANNED, AS_FOUND);
+    let verdict = verdict(winner, to_found.as_ref(), to_rule.as_ref(), rule_to_found.as_ref());
     Ok(Tuning {
         kernel: results.provenance.get("host kernel").cloned().unwrap_or_else(|| "unknown".to_owned()),
         budget: request.budget,
@@ -56,13 +57,15 @@ pub(super) fn tuning(
         slack: race.slack(),
         to_found,
         to_rule,
-        to_bare: of(&fresh, winner, nearmetal_results::BARE_SLICE),
+        to_bare: of(&fresh, winner, BARE_SLICE),
+        rule_to_found,
+        rule_to_bare: of(&fresh, PLANNED, BARE_SLICE),
         verdict,
     })
 }
 
 /// The winner if it was shown faster than the guest as found, unless the rules' plan was shown better than it in the same
-/// rounds: those are fresh, and the race may have picked its winner by luck.
+/// rounds: those are fresh, and the race may have picked its winner by luck. Then the rules' plan if that was shown faster.
 fn verdict(
     winner: &str,
     to_found: Option<&RatioEstimate>,
@@ -72,7 +75,9 @@ fn verdict(
     let is_faster = |estimate: Option<&RatioEstimate>| estimate.is_some_and(|estimate| estimate.interval().low > 1.0);
     let is_slower = |estimate: Option<&RatioEstimate>| estimate.is_some_and(|estimate| estimate.interval().high < 1.0);
     match () {
-        () if is_faster(rule_to_found) && is_slower(to_rule) => TuneVerdict::Use { arm: PLANNED.to_owned() },
+        () if is_faster(rule_to_found) && (is_slower(to_rule) || !is_faster(to_found)) => {
+            TuneVerdict::Use { arm: PLANNED.to_owned() }
+        }
         () if is_faster(to_found) => TuneVerdict::Use { arm: winner.to_owned() },
         () => TuneVerdict::Leave,
     }
@@ -124,6 +129,7 @@ mod tests {
         assert_eq!(of(1.0, 1.0, 1.0), TuneVerdict::Leave, "when all are equal, it stays as it is");
         assert_eq!(of(0.8, 1.0, 0.8), TuneVerdict::Leave);
         assert_eq!(of(1.2, 0.9, 1.35).arm(), PLANNED, "the race's winner was luck, the rules' plan is shown better");
+        assert_eq!(of(1.0, 1.0, 1.2).arm(), PLANNED, "only the rules' plan was shown faster");
         assert_eq!(verdict("x", None, None, None), TuneVerdict::Leave, "nothing was measured again");
         assert_eq!(TuneVerdict::Leave.arm(), AS_FOUND);
     }

@@ -52,6 +52,22 @@ fn race(rates: &[f64], costs: &[f64], seconds: f64, seed: u64) -> (Race, Vec<Run
     (within.into_design().race().clone(), runs)
 }
 
+#[test]
+fn a_step_that_was_tried_again_costs_both_tries() {
+    let names = [ArmName::as_found(), ArmName::planned()];
+    let design = || Again { arms: vec![0, 1], pairs: pairs(&[0, 1], &names, &workload(), 1, 7) };
+    let made = play(&mut design(), &[1000.0; 2], &[10.0; 2]);
+    let tries: Vec<Run> = made.iter().flat_map(|run| [run.clone(), run.clone()]).collect();
+    let costs = |runs: &[Run]| {
+        let ids = vec!["arm0".to_owned(), "arm1".to_owned()];
+        let mut within = Within::new(design(), ids, 1e6, vec![1.0; 2]);
+        within.next(runs, &mut |_, _| {}).unwrap();
+        within.costs()
+    };
+    let twice: Vec<f64> = costs(&made).into_iter().map(|seconds| seconds * 2.0).collect();
+    assert_eq!(costs(&tries), twice);
+}
+
 proptest! {
     #[test]
     fn no_race_takes_more_than_its_time(

@@ -1,5 +1,7 @@
 //! A design that ends within a time: before each round it is asked what the round will cost, boots included.
 
+use std::collections::BTreeMap;
+
 use nearmetal_results::Run;
 
 use super::MARGIN;
@@ -8,26 +10,26 @@ use crate::error::MeasureError;
 
 /// Hands out the rounds of a design while they fit into what is left of its seconds. With one clone up at a time a run's
 /// seconds include the boot of its guest, so the sum over all runs is the wall time. A round is taken to cost what the longest
-/// run of each of its arms took, and a quarter more: no time is exceeded unless a sample takes longer than that, as one that
-/// hangs does.
+/// step of each of its arms took, all its tries, and a quarter more: no time is exceeded unless a step takes longer than that, as
+/// one that hangs does.
 pub(crate) struct Within<D> {
     design: D,
     /// Ids of all arms, by the places that steps name them by.
     arms: Vec<String>,
     seconds: f64,
-    /// What a run of each arm costs, as far as is known.
+    /// What a step of each arm costs, as far as is known.
     costs: Vec<f64>,
     /// Whether a round was refused.
     ended: bool,
 }
 
 impl<D: Design> Within<D> {
-    /// `costs`: what a run of each arm is expected to take before any has run, in seconds.
+    /// `costs`: what a step of each arm is expected to take before any has run, in seconds.
     pub(crate) fn new(design: D, arms: Vec<String>, seconds: f64, costs: Vec<f64>) -> Self {
         Self { design, arms, seconds, costs, ended: false }
     }
 
-    /// What a run of each arm takes, in seconds: the longest there was, or what was expected.
+    /// What a step of each arm takes, in seconds: the longest there was, or what was expected.
     pub(crate) fn costs(&self) -> Vec<f64> {
         self.costs.clone()
     }
@@ -39,8 +41,11 @@ impl<D: Design> Within<D> {
 
     fn learn(&mut self, runs: &[Run]) {
         for (place, id) in self.arms.iter().enumerate() {
-            let longest = runs.iter().filter(|run| run.arm == *id).map(|run| run.seconds).reduce(f64::max);
-            self.costs[place] = longest.unwrap_or(self.costs[place]);
+            let mut steps: BTreeMap<_, f64> = BTreeMap::new();
+            for run in runs.iter().filter(|run| run.arm == *id) {
+                *steps.entry(run.step()).or_default() += run.seconds;
+            }
+            self.costs[place] = steps.into_values().reduce(f64::max).unwrap_or(self.costs[place]);
         }
     }
 }

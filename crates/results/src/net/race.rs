@@ -94,7 +94,7 @@ pub struct Ceiling {
     pub unit: Unit,
     /// Rates of bare metal on all PUs.
     pub unconfined: Vec<f64>,
-    /// Rates of bare metal on the guest's PUs and node.
+    /// Rates of bare metal on the guest's PUs and node; empty where bare metal was left out.
     pub confined: Vec<f64>,
 }
 

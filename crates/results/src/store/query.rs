@@ -131,6 +131,17 @@ impl Store {
         self.connection.query_row(query, params![id], |row| row.get(0)).map_err(|source| self.error(source))
     }
 
+    /// What the first session of a measurement worked out for its time, as JSON; `None`: none did yet, or a version that kept
+    /// no times.
+    ///
+    /// # Errors
+    /// There is no such measurement.
+    pub fn times(&self, id: i64) -> Result<Option<String>, ResultsError> {
+        self.entry(id)?;
+        let query = "SELECT times FROM measurement WHERE id = ?1";
+        self.connection.query_row(query, params![id], |row| row.get(0)).map_err(|source| self.error(source))
+    }
+
     /// What a measurement that is over left.
     ///
     /// # Errors

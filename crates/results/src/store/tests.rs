@@ -46,6 +46,39 @@ fn runs_are_kept_as_they_end_and_the_document_comes_last() {
 }
 
 #[test]
+fn a_run_takes_the_place_of_what_was_written_down_from_its_number_on() {
+    let (mut store, lab, results) = (memory(), lab(), sample_results());
+    let [id, other] = [0, 1].map(|_| store.begin(&begun("slice", "web1", &lab)).unwrap());
+    let with_seed = |seed: u64| Run { seed, ..results.runs[0].clone() };
+    for number in 1..=5 {
+        store.add_run(id, number, 1, &with_seed(u64::from(number))).unwrap();
+        store.add_run(other, number, 1, &with_seed(u64::from(number))).unwrap();
+    }
+    // The round that the third began is run again in fewer runs than before.
+    store.add_run(id, 3, 1, &with_seed(13)).unwrap();
+    store.add_run(id, 4, 1, &with_seed(14)).unwrap();
+    let seeds = |id| store.runs(id).unwrap().iter().map(|(_, run)| run.seed).collect::<Vec<_>>();
+    assert_eq!((seeds(id), seeds(other)), (vec![1, 2, 13, 14], vec![1, 2, 3, 4, 5]));
+}
+
+#[test]
+fn a_store_of_the_version_before_is_read_and_its_measurements_have_no_times_yet() {
+    let connection = Connection::open_in_memory().unwrap();
+    for (_, statements) in &MIGRATIONS[..3] {
+        connection.execute_batch(statements).unwrap();
+    }
+    connection.pragma_update(None, "user_version", 3).unwrap();
+    let row = "INSERT INTO measurement (experiment, guests, created, version, environment, kernel, qemu, state, request)
+         VALUES ('tune', '[\"web1\"]', '2026-01-01T00:00:00Z', '0.2.0', 'silicon', '6.12.41', '10.0.3', 'running', '{}')";
+    connection.execute(row, []).unwrap();
+    let mut store = Store::prepare(connection, ":memory:".into()).unwrap();
+    assert_eq!((store.entry(1).unwrap().state, store.times(1).unwrap()), (State::Running, None));
+    store.keep_times(1, "12.5").unwrap();
+    assert_eq!(store.times(1).unwrap().as_deref(), Some("12.5"));
+    assert!(store.times(2).unwrap_err().to_string().contains("no measurement 2"));
+}
+
+#[test]
 fn history_is_of_one_guest_and_the_newest_first() {
     let (mut store, lab) = (memory(), lab());
     for guest in ["web1", "db1", "web1"] {
@@ -123,7 +156,7 @@ fn a_store_of_a_newer_version_is_refused() {
     let connection = Connection::open_in_memory().unwrap();
     connection.pragma_update(None, "user_version", 99).unwrap();
     let error = Store::prepare(connection, "x".into()).unwrap_err().to_string();
-    assert!(error.contains("99") && error.contains("knows 3"), "{error}");
+    assert!(error.contains("99") && error.contains("knows 4"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! When an arm has as many tiles as its machine holds: worked out of the runs.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
 
-use crate::results::{Purpose, Run};
+use crate::results::{Purpose, Run, last_tries};
 
 /// What one sample says of the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,9 +59,9 @@ pub fn tiles_held(
             return None;
         }
         // Samples that an overload broke have no figures, and must not leave the verdict to the one that it spared.
-        let samples: BTreeSet<(u32, u32)> = of.iter().map(|run| (run.round, run.position)).collect();
+        let samples = last_tries(of.iter().copied(), Run::step).len();
         let looks: Vec<Look> = of.into_iter().filter_map(look).collect();
-        if looks.len() * 2 < samples.len() {
+        if looks.len() * 2 < samples {
             return Some((number, Full::NoFigures));
         }
         let Some(now) = median(looks.iter().map(|look| look.score).collect()) else {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::full::{Full, Look, median, tiles_held};
 use super::judge::{Judged, Miss, RoleLimits, judged};
-use crate::results::{Purpose, Results, Run};
+use crate::results::{Purpose, Results, Run, last_tries};
 
 /// What only tiles leave in a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -167,11 +167,14 @@ pub fn filled(results: &Results) -> Vec<ArmFilled> {
             let of = move |run: &&Run| run.purpose == Purpose::Fill && run.arm == id && run.count == number * each;
             results.runs.iter().filter(of)
         };
-        let level = |number: usize| Level {
-            tiles: number,
-            samples: of(number).filter_map(judge).collect(),
-            failed: of(number).filter(|run| run.failure().is_some()).count(),
-            last_failure: of(number).filter_map(Run::failure).next_back().map(str::to_owned),
+        let level = |number: usize| {
+            let failures: Vec<&str> = last_tries(of(number), Run::step).into_iter().filter_map(Run::failure).collect();
+            Level {
+                tiles: number,
+                samples: of(number).filter_map(judge).collect(),
+                failed: failures.len(),
+                last_failure: failures.last().map(|why| (*why).to_owned()),
+            }
         };
         let ended = tiles_held(&results.runs, id, each, most, &look);
         let levels: Vec<Level> = (1..=most).filter(|number| of(*number).next().is_some()).map(level).collect();

@@ -29,7 +29,8 @@ fn results_have_exactly_the_fields_of_their_page() {
     RESULTS.have(&fields.below(&["runs[].workload"]), "## Workload");
     RESULTS.have(&fields.below(&["tiles"]), "## Tiles");
     let tuning = Fields::of(&document["tune"]);
-    let ratios = ["arms[].to_found", "effects[].ratio", "alone[].ratio", "to_found", "to_rule", "to_bare"];
+    let fresh = ["to_found", "to_rule", "to_bare", "rule_to_found", "rule_to_bare"];
+    let ratios = [&["arms[].to_found", "effects[].ratio", "alone[].ratio"][..], &fresh[..]].concat();
     RESULTS.have(&tuning.clone().without(&ratios).without(&["arms[].fate"]), "## Tune");
     ratios.iter().for_each(|ratio| RACES.have(&tuning.below(&[ratio]), "## Ratio"));
     assert!(RESULTS.0.contains(SCHEMA));

@@ -192,6 +192,8 @@ fn tuning() -> Tuning {
         to_found: Some(ratio()),
         to_rule: Some(ratio()),
         to_bare: Some(ratio()),
+        rule_to_found: Some(ratio()),
+        rule_to_bare: Some(ratio()),
         verdict: TuneVerdict::Use { arm: "pu.huge.none-native.iothread".into() },
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use nearmetal_load::Workload;
-use nearmetal_measure::Experiment;
-use nearmetal_results::{Comparison, Entry, Environment, Estimate, State, Store, compare};
+use nearmetal_measure::{Experiment, Over};
+use nearmetal_results::{Comparison, Entry, Environment, Estimate, Results, State, Store, compare};
 use nearmetal_stats::ShownRatio;
 use serde_json::{Map, Value};
 
@@ -148,8 +148,8 @@ pub(super) fn resume(args: &ResumeArgs, printer: &mut Printer) -> anyhow::Result
 
 /// Say what changed between two measurements of the same kind
 ///
-/// Shows the ratios of both side by side, and whether their intervals are apart. Two measurements of different workloads,
-/// or one of the lab and one of silicon, are refused.
+/// Shows the ratios of both side by side, and whether their intervals are apart. Two measurements of different experiments
+/// or workloads, or one of the lab and one of silicon, are refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  nearmetal bench compare 12 15")]
 pub(super) struct CompareArgs {
@@ -168,17 +168,19 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
     let store = args.from.open()?;
     let entry = |id| store.entry(id);
     let (before, after) = (entry(args.before)?, entry(args.after)?);
+    let refused = |one: &str, other: &str| {
+        WrongUse(format!("{} is of {one} and {} of {other}: they cannot be compared", before.id, after.id))
+    };
+    if before.experiment != after.experiment {
+        let name = |entry: &Entry| format!("the experiment `{}`", entry.experiment);
+        return Err(refused(&name(&before), &name(&after)).into());
+    }
     if before.environment != after.environment {
         let name = |environment: &Environment| match environment {
             Environment::Silicon => "silicon".to_owned(),
             Environment::Lab { machine } => format!("the lab machine {machine}, whose time is emulated"),
         };
-        let (one, other) = (name(&before.environment), name(&after.environment));
-        return Err(WrongUse(format!(
-            "{} is of {one} and {} of {other}: they cannot be compared",
-            before.id, after.id
-        ))
-        .into());
+        return Err(refused(&name(&before.environment), &name(&after.environment)).into());
     }
     let (old_results, new_results) = (store.results(before.id)?, store.results(after.id)?);
     let (old, new) = (compare(&old_results)?, compare(&new_results)?);
@@ -223,9 +225,34 @@ pub(super) fn compare_two(args: &CompareArgs, printer: &mut Printer) -> anyhow::
             false => format!("{what}: {one} -> {other}\n"),
         });
     }
-    text.push_str(&changed_beside(&old_results.provenance, &new_results.provenance));
+    text.push_str(&changed_beside(&known(&before, &old_results), &known(&after, &new_results)));
     printer.data(&(text + &lines));
     Ok(ExitStatus::Done)
+}
+
+/// What is known of a measurement beside its kernel, QEMU, plan and VMs: what it recorded, on what it ran, and what was asked of it
+/// that its document leaves out.
+fn known(entry: &Entry, results: &Results) -> BTreeMap<String, String> {
+    let devices: Vec<&str> = results.tenants.iter().map(|tenant| tenant.slice.device.as_str()).collect();
+    let request = entry.request.as_deref().and_then(|request| Experiment::parse(&entry.experiment, request).ok());
+    let asked = match request {
+        Some(Experiment::Together(request)) => Some(("over", over(&request.over))),
+        Some(Experiment::Modes(request)) => {
+            Some(("programs", if request.single { "one over all nodes" } else { "one on each node" }.to_owned()))
+        }
+        _ => None,
+    };
+    let more = asked.into_iter().chain([("devices", devices.join(", "))]).map(|(name, value)| (name.to_owned(), value));
+    results.provenance.clone().into_iter().chain(more).collect()
+}
+
+/// What several VMs work on.
+fn over(over: &Over) -> String {
+    match over {
+        Over::Scratch { .. } => "scratch devices".to_owned(),
+        Over::Drives { .. } => "drives of their own".to_owned(),
+        Over::Port { way, .. } => format!("a port, by {}", way.id()),
+    }
 }
 
 /// What else is known of both measurements and is not the same: the image of the loads, a kit, a program's version or command. The

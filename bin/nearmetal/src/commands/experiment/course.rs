@@ -232,7 +232,7 @@ impl Course {
 }
 
 /// Measures; a step that was begun and has runs in the store goes on there, if it asks for the same
-/// under the same kernel.
+/// under the same kernel, and begins anew where these can no longer be gone on with.
 fn measured(
     mut experiment: Experiment,
     begun_before: Option<String>,
@@ -245,6 +245,7 @@ fn measured(
     let store = results_store::open(&path)?;
     let asked = experiment.conditions_mut().clone();
     let kernel = HostFs::live().read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut found = None;
     let is_it = |entry: &Entry| entry.created >= begun && entry.kernel == kernel.trim();
     for entry in store.entries(None)?.into_iter().filter(is_it) {
         let Some(request) = &entry.request else { continue };
@@ -257,18 +258,87 @@ fn measured(
             return Ok(store.measurement(entry.id)?);
         }
         printer.say(&format!("going on with measurement {}, which has {} runs", entry.id, entry.runs));
-        experiment.conditions_mut().resume = Some(entry.id);
+        found = Some(entry.id);
         break;
     }
     drop(store);
-    perform(&experiment, printer)
+    going_on(found, printer, |resume, printer| {
+        experiment.conditions_mut().resume = resume;
+        perform(&experiment, printer)
+    })
+}
+
+/// Goes on with the measurement that was found, if one was. One that can only be measured anew is: the next command would find
+/// it again, and be refused again.
+fn going_on<T>(
+    found: Option<i64>,
+    printer: &mut Printer,
+    mut perform: impl FnMut(Option<i64>, &mut Printer) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let error = match perform(found, printer) {
+        Err(error) => error,
+        measured => return measured,
+    };
+    match error.downcast_ref() {
+        Some(MeasureError::Anew(why)) => printer.important(&format!("{why}: the step is measured anew")),
+        _ => return Err(error),
+    }
+    perform(None, printer)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::io;
+    use std::rc::Rc;
+
     use nearmetal_report::papers::experiment;
 
     use super::*;
+    use crate::printer::Outlet;
+
+    /// What was said.
+    #[derive(Clone, Default)]
+    struct Said(Rc<RefCell<String>>);
+
+    impl Outlet for Said {
+        fn stdout(&mut self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+            self.0.borrow_mut().push_str(&String::from_utf8_lossy(bytes));
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_can_no_longer_be_gone_on_with_is_measured_anew_and_that_is_said() {
+        let said = Said::default();
+        let mut printer = Printer::to(true, Box::new(said.clone()));
+        let mut asked = Vec::new();
+        let measured = going_on(Some(3), &mut printer, |resume, _| {
+            asked.push(resume);
+            match resume {
+                Some(_) => Err(MeasureError::Anew("measurement 3 began on another QEMU".into()).into()),
+                None => Ok("measured"),
+            }
+        });
+        assert_eq!((measured.unwrap(), asked), ("measured", vec![Some(3), None]));
+        assert_eq!(said.0.borrow().as_str(), "measurement 3 began on another QEMU: the step is measured anew\n");
+        // Any other error ends the step.
+        let others: [fn() -> MeasureError; 2] =
+            [|| MeasureError::Stopped, || MeasureError::Unfit("4 runs in a row failed".into())];
+        for error in others {
+            let mut times = 0;
+            let ended = going_on(Some(3), &mut printer, |_, _| -> anyhow::Result<()> {
+                times += 1;
+                Err(error().into())
+            });
+            assert_eq!((ended.unwrap_err().to_string(), times), (error().to_string(), 1));
+        }
+        assert_eq!(said.0.borrow().lines().count(), 1);
+    }
 
     #[test]
     fn two_runs_do_not_measure_into_one_directory() {

@@ -18,8 +18,9 @@ use nearmetal_units::{Bytes, CpuSet, NodeSet};
 
 /// Measure this machine, bare metal or guest, with the same static binary on both sides
 ///
-/// Every command prints one JSON object on standard output (schema, version, what ran, raw samples with their unit) and
-/// remarks for people on standard error. Exit codes: 0 done, 2 usage error, 3 the machine refused.
+/// What measures or looks prints one JSON object on standard output (schema, version, what ran, raw samples with their unit), and
+/// what runs another program passes on its output. Remarks for people go to standard error. Exit codes: 0 done, 2 usage error, 3 the
+/// machine refused.
 #[derive(Debug, Parser)]
 #[command(version, name = "nearmetal-probe", max_term_width = 100)]
 pub(crate) struct Cli {
@@ -388,8 +389,8 @@ pub(crate) struct WorkArguments {
 
 /// Write a capture of this machine to standard output, as a gzipped tar
 ///
-/// This is the only command that prints no JSON. `nearmetal inspect --host` runs it on another machine and reads its
-/// output. `nearmetal capture --help` says what a capture holds and what is masked.
+/// `nearmetal inspect --host` runs it on another machine and reads its output. `nearmetal capture --help` says what a capture holds
+/// and what is masked.
 #[derive(Debug, Args)]
 pub(crate) struct CaptureArguments {
     /// Do not mask serial numbers, MAC addresses and secrets

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nearmetal_fleet::file::{AssembleErrors, FileErrors, FleetFile, HostEntry, HostReach, KnownHost, assemble};
-use nearmetal_fleet::{FleetError, FleetPlan, Step, check};
+use nearmetal_fleet::{Fleet, FleetError, FleetPlan, Step, check};
 use nearmetal_host::files;
 use nearmetal_report::Style;
 use nearmetal_report::fleet::{Details, FleetReport, HostPicture, what_if_text};
@@ -46,17 +46,10 @@ pub(crate) fn run(
     let known: Vec<KnownHost<'_>> =
         read.iter().map(|host| KnownHost { name: &host.name, host: &host.host, ledger: &host.ledger }).collect();
     let assembled = assemble(&file, &known)?;
-    let mut plan = nearmetal_fleet::plan(&assembled.fleet, &args.options())?;
+    let mut plan = checked_plan(&assembled.fleet, args)?;
     plan.assumptions.splice(0..0, assembled.assumed.iter().cloned().chain(notes));
     for host in &read {
         plan.assumptions.extend(host.unknown.iter().map(|unknown| format!("{}: {unknown}", host.name)));
-    }
-    // A second opinion that shares no code with the search: a plan it objects to is never shown as one.
-    let breaches = check(&assembled.fleet, &plan);
-    if let Some(breach) = breaches.first() {
-        anyhow::bail!(
-            "the plan breaks a rule ({breach}). This is a bug in nearmetal: please report it with the fleet file"
-        );
     }
     let pictures: Vec<HostPicture<'_>> =
         read.iter().map(|host| HostPicture::new(&host.name, &host.host, &host.ledger)).collect();
@@ -64,7 +57,7 @@ pub(crate) fn run(
     let details = Details { all: args.details, ..Details::new(style(printer)) };
     if !args.what_if.is_empty() {
         let changed = what_if::changed(&assembled.fleet, &args.what_if)?;
-        let other = nearmetal_fleet::plan(&changed, &args.options())?;
+        let other = checked_plan(&changed, args)?;
         match format {
             Format::Json => printer.data(&serde_json::to_string_pretty(&other)?),
             Format::Text => {
@@ -113,6 +106,19 @@ pub(crate) fn run(
         printer.say(&to_apply(&path.join("plan.json"), &restarted));
     }
     Ok(status(&plan))
+}
+
+/// Plans a fleet, and asks for a second opinion that shares no code with the search: a plan it objects to is never shown
+/// as one.
+fn checked_plan(fleet: &Fleet, args: &FleetArgs) -> anyhow::Result<FleetPlan> {
+    let plan = nearmetal_fleet::plan(fleet, &args.options())?;
+    let breaches = check(fleet, &plan);
+    if let Some(breach) = breaches.first() {
+        anyhow::bail!(
+            "the plan breaks a rule ({breach}). This is a bug in nearmetal: please report it with the fleet file"
+        );
+    }
+    Ok(plan)
 }
 
 /// The steps of VMs that run, as the report's last section; nothing where none moves.

@@ -138,8 +138,9 @@ pub struct Gone {
 /// Runs it, and ends its guest.
 pub fn carry_out(course: &Course<'_>, hypervisor: &mut dyn Hypervisor, watch: &mut dyn Watch) -> Gone {
     let mut end = course.to_the_end(hypervisor, watch);
-    // Who ends a job may send the signal to all of it at once: what it needs can be gone before this process hears of it.
-    if end.as_ref().is_err_and(|error| error.lost_libvirt() || matches!(error, RunError::GuestEnded { .. })) {
+    // Who ends a job may send the signal to all of it at once: what it needs can be gone before this process hears of it. Each thing
+    // that is missed then has an error of its own: QEMU where it starts, or its threads where they are read back.
+    if end.is_err() {
         hypervisor.pause(ECHO);
         end = watch.interrupted().map_or(end, |signal| Ok(End::Interrupted(signal)));
     }

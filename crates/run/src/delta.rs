@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use nearmetal_host::files;
 use nearmetal_image::Layer;
+use nearmetal_units::Bytes;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -20,6 +21,8 @@ use crate::{RunError, needs};
 pub const DIRECTORY: &str = "/var/lib/nearmetal/deltas";
 /// What it is called in messages.
 pub const WHAT: &str = "the disk that the guest writes to";
+/// What a user's delta leaves free in its file system, which is nearmetal's journal's, too.
+const RESERVE: Bytes = Bytes::from_mib(1024);
 
 /// A path that leads to an open file of this process, for other processes of the same user.
 pub fn path_of(file: &File) -> String {
@@ -49,6 +52,29 @@ pub fn make(directory: &Path, base: &Layer) -> Result<File, RunError> {
         return Err(failed(format!("`qemu-img create` ended with {}: {}", output.status, said.trim())));
     }
     Ok(file)
+}
+
+/// Refuses the delta of a user's run that could fill its file system: it may grow to all of its disk. Other runs' deltas grow too, and
+/// count by what they have by now. Of its own runs root decides.
+///
+/// # Errors
+/// Too little is free, or the file system does not say how much.
+pub fn leaves_room(directory: &Path, delta: &File, base: &Layer) -> Result<(), RunError> {
+    let failed = |reason: String| RunError::Disk { what: WHAT, directory: directory.to_owned(), reason };
+    let space = rustix::fs::fstatvfs(delta).map_err(|errno| failed(errno.to_string()))?;
+    let free = Bytes::new(space.f_bavail.saturating_mul(space.f_frsize));
+    lacking(Bytes::new(base.disk), free).map_or(Ok(()), |why| Err(failed(why)))
+}
+
+/// Why a disk has too little room, if it has.
+fn lacking(disk: Bytes, free: Bytes) -> Option<String> {
+    let wanted = disk.plus(RESERVE);
+    (free < wanted).then(|| {
+        format!(
+            "it may grow to {disk} and has to leave {RESERVE} to others, which makes {wanted}, and {free} are free: take a smaller image, \
+             wait until other runs have ended, or have root make room"
+        )
+    })
 }
 
 /// A file without a name, to read and write. `what`: what it will be, for messages.
@@ -90,6 +116,15 @@ mod tests {
         let linked =
             rustix::fs::linkat(rustix::fs::CWD, from, rustix::fs::CWD, to, rustix::fs::AtFlags::SYMLINK_FOLLOW);
         assert!(linked.is_err(), "a delta with a name outlives its run");
+    }
+
+    #[test]
+    fn a_users_disk_that_could_fill_the_file_system_is_refused_with_the_numbers() {
+        let gib = |count: u64| Bytes::from_mib(count << 10);
+        assert_eq!(lacking(gib(10), gib(11)), None);
+        let why = lacking(gib(10), gib(11).less(Bytes::new(1))).unwrap();
+        assert!(why.contains("grow to 10 GiB") && why.contains("leave 1 GiB") && why.contains("makes 11 GiB"), "{why}");
+        assert!(lacking(Bytes::new(u64::MAX), Bytes::new(u64::MAX - 1)).is_some());
     }
 
     #[test]

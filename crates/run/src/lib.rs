@@ -2,11 +2,12 @@
 //!
 //! [`flavour`] reads what guests there are to choose from, [`given`] what this process may use of the machine. The
 //! [`reservation`]s of runs that live keep two of them off each other's PUs; [`slice`] chooses among what is left, with
-//! the planner, and a PCI [`function`] where the flavour has one; what a guest [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it
-//! writes to, [`seed`] what cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`], and its [`console`] can be followed;
-//! files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it; [`qemu`]
-//! ends a guest where libvirt cannot. A user without root has a [`session`], and with it all that the guest costs is [`charged`]
-//! to the job; what takes root, a [`service`] does for him. An [`offer`] tells a batch system what a host has for runs.
+//! the planner, and a PCI [`function`] where the flavour has one; memory that was [`promised`] to others is not left. What a guest
+//! [`needs`] beside it is looked at before. [`definition`] makes the guest, [`delta`] the disk that it writes to, [`seed`] what
+//! cloud-init is told. [`course`] takes it from its start to its end, with its command's [`output`], and its [`console`] can be
+//! followed; files that it was [`handed`] are read back. What a run that was killed could not give back, [`recover`] does for it;
+//! [`qemu`] ends a guest where libvirt cannot. A user without root has a [`session`], and with it all that the guest costs is
+//! [`charged`] to the job; what takes root, a [`service`] does for him. An [`offer`] tells a batch system what a host has for runs.
 
 pub mod accounts;
 pub mod charged;
@@ -28,6 +29,7 @@ pub mod offer;
 pub mod output;
 pub mod pools;
 mod process;
+pub mod promised;
 pub mod qemu;
 pub mod qemu_log;
 pub mod recover;

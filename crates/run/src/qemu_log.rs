@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use nearmetal_host::files;
 
+use crate::RunError;
+
 /// Bytes at the end of a log that are read.
 const MOST: u64 = 64 << 10;
 /// Lines that are shown.
@@ -15,13 +17,24 @@ const CHARACTERS: usize = 600;
 /// The log that libvirt keeps of a guest's QEMU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum QemuLog {
-    /// It stays where it is.
+    /// It stays where it is, until the run [removes](Self::remove) it.
     Stays(PathBuf),
     /// It goes with the run: its end is told.
     Goes(PathBuf),
 }
 
 impl QemuLog {
+    /// Removes one that would stay, of a guest that is gone and of which no message names it.
+    ///
+    /// # Errors
+    /// It cannot be removed.
+    pub fn remove(&self) -> Result<(), RunError> {
+        match self {
+            Self::Stays(path) => Ok(files::remove(path)?),
+            Self::Goes(_) => Ok(()),
+        }
+    }
+
     /// What to add to a message about a guest that has ended.
     pub fn words(&self) -> String {
         let path = match self {
@@ -58,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_log_that_goes_is_told_without_the_command_line() {
+    fn the_end_of_a_log_that_goes_is_told_without_the_command_line_and_one_that_stays_can_be_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run-a.log");
         let log = QemuLog::Goes(path.clone());
@@ -75,6 +88,14 @@ mod tests {
         assert_eq!(log.words(), "; QEMU said last: noise | noise | fatal: \u{fffd}");
         files::write(&path, "LC_ALL=C \\\n-sandbox on \\\n").unwrap();
         assert_eq!(log.words(), "; QEMU said nothing");
-        assert!(QemuLog::Stays(path.clone()).words().ends_with("run-a.log"));
+        let stays = QemuLog::Stays(path.clone());
+        assert!(stays.words().ends_with("run-a.log"));
+        log.remove().unwrap();
+        assert!(path.exists(), "its directory goes, and it with that");
+        // One that libvirt has not written is fine.
+        for _ in 0..2 {
+            stays.remove().unwrap();
+            assert!(!path.exists());
+        }
     }
 }

@@ -1,10 +1,12 @@
 //! Giving back: what a run has at its end, and what runs had that were killed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use nearmetal_change::{Kernel, PinTarget};
 use nearmetal_hypervisor::{Hypervisor, HypervisorError, Nvram};
 use nearmetal_place::PoolChange;
+use nearmetal_units::{CpuSet, PciAddress};
 
 use crate::RunError;
 use crate::function;
@@ -76,7 +78,8 @@ fn own_dead(seen: &Seen) -> Option<(&Seen, &Reservation)> {
     }
 }
 
-/// Gives back what dead runs of this user left. The caller has the turn.
+/// Gives back what dead runs of this user left. The caller has the turn. `set_aside`: functions that nearmetal was told to keep for
+/// guests, which nobody is to bind to another driver.
 ///
 /// # Errors
 /// The reservations cannot be read, or a pool is half-way and cannot be settled.
@@ -84,6 +87,7 @@ pub fn recover(
     turn: &Turn,
     kernel: &dyn Kernel,
     end: &mut EndGuest<'_>,
+    set_aside: &dyn Fn() -> BTreeSet<PciAddress>,
     patience: Duration,
 ) -> Result<Recovered, RunError> {
     // Seldom: users without root never have any.
@@ -106,7 +110,8 @@ pub fn recover(
             Said::Whole(dead) if pools.is_none() && !dead.pools.is_empty() => continue,
             Said::Whole(dead) => dead,
         };
-        match given_back(&seen, dead, kernel, end, (patience, &mut looks)) {
+        let set_aside = if dead.functions.is_empty() { BTreeSet::new() } else { set_aside() };
+        match given_back(&seen, dead, kernel, end, &set_aside, (patience, &mut looks)) {
             Ok(()) => recovered.names.push(dead.name.clone()),
             Err(error) => recovered
                 .problems
@@ -121,6 +126,7 @@ fn given_back(
     dead: &Reservation,
     kernel: &dyn Kernel,
     end: &mut EndGuest<'_>,
+    set_aside: &BTreeSet<PciAddress>,
     (patience, looks): (Duration, &mut u32),
 ) -> Result<(), RunError> {
     end(dead)?;
@@ -132,10 +138,46 @@ fn given_back(
     }
     let mut claim = seen.adopt(dead.clone())?;
     // Each whatever becomes of the other.
-    let functions = function::give_back_in(kernel, &mut claim, patience, looks);
-    give_back(kernel, &mut claim, patience)?;
-    functions?;
-    claim.release()
+    let functions = function::give_back_in(kernel, &mut claim, set_aside, patience, looks);
+    let pools = give_back(kernel, &mut claim, patience);
+    let_go(claim, pools.and(functions))
+}
+
+/// Removes the reservation of a guest that is gone. If a function or a pool did not go back, it keeps what these are: its PUs are free
+/// for the next run, and so is its memory, unless a pool still has pages for it that nobody is to count on.
+fn let_go(mut claim: Claim, back: Result<(), RunError>) -> Result<(), RunError> {
+    let Err(error) = back else { return claim.release() };
+    // Where that cannot be written, they stay taken.
+    let _ = claim.amend(|own| {
+        own.cpus = CpuSet::new();
+        if own.pools.is_empty() {
+            own.memory.clear();
+        }
+    });
+    Err(error)
+}
+
+/// Removes what dead runs of other users left whose guest does not live, where it is root that has the turn: of functions and pools they
+/// have none, and their users may never run again.
+///
+/// # Errors
+/// The reservations cannot be read, or one cannot be removed.
+pub fn forget_others(turn: &Turn, lives: &dyn Fn(&Reservation) -> bool) -> Result<(), RunError> {
+    if !turn.is_roots() {
+        return Ok(());
+    }
+    for seen in turn.look()?.into_iter().filter(|seen| !seen.held && !seen.is_own) {
+        let is_gone = match &seen.said {
+            Said::Nothing => true,
+            // Of whose guest nothing is known.
+            Said::Unknown => false,
+            Said::Whole(dead) => !lives(dead),
+        };
+        if is_gone {
+            turn.forget(&seen)?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes what a reservation says, and the pages that its plan needs more of. The caller has the turn, and has
@@ -177,14 +219,13 @@ pub fn take(
 /// Gives back a reservation whose guest is gone: functions and pools first, then the PUs.
 ///
 /// # Errors
-/// A function does not go back, a pool cannot be set, or the file cannot be removed. Then the reservation stays, and the next run tries
-/// again.
+/// A function does not go back, a pool cannot be set, or the file cannot be removed. Then the reservation stays for these, and the next
+/// run tries again.
 pub fn release(desk: &Desk, mut claim: Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {
     // Each whatever becomes of the other.
     let functions = function::give_back(kernel, &mut claim, patience);
-    pools_back(desk, &mut claim, kernel, patience)?;
-    functions?;
-    claim.release()
+    let pools = pools_back(desk, &mut claim, kernel, patience);
+    let_go(claim, pools.and(functions))
 }
 
 fn pools_back(desk: &Desk, claim: &mut Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {

@@ -1,7 +1,7 @@
 //! The slice of a run: what it was given, without what other runs have, as the planner deals it.
 
+use nearmetal_host::Host;
 use nearmetal_host::assignable::Assignable;
-use nearmetal_host::{GuestProcess, Host};
 use nearmetal_place::{
     Allowed, DiskRequest, GuestRequest, NetworkRequest, Occupied, Placement, Planned, Policy, WorkloadClass, plan,
 };
@@ -11,6 +11,7 @@ use crate::RunError;
 use crate::flavour::{Flavour, Network};
 use crate::function;
 use crate::given::Given;
+use crate::promised::without_what_is_promised;
 use crate::reservation::{NodeShare, Reservation};
 use nearmetal_domain::DiskBus;
 
@@ -225,56 +226,6 @@ fn shares(flavour: &Flavour, placement: &Placement, planned: &Planned) -> Vec<No
         NodeShare { node, bytes }
     };
     nodes.iter().map(one).collect()
-}
-
-/// The machine without the memory that other runs were promised and do not hold yet: a guest takes its pages as it starts.
-fn without_what_is_promised(host: &Host, others: &[Reservation]) -> Host {
-    let mut host = host.clone();
-    for other in others {
-        let guest = host.guests.iter().find(|guest| guest.uuid.as_deref() == Some(other.uuid.as_str())).cloned();
-        for share in &other.memory {
-            let size = other.page_size.unwrap_or(PageSize::SMALL);
-            let mut promised = share.bytes.less(held(guest.as_ref(), share.node, size));
-            let Some(node) = host.nodes.iter_mut().find(|node| node.index == share.node) else { continue };
-            let pool = node.pools.iter_mut().find(|pool| Some(pool.size) == other.page_size);
-            if let Some(pool) = pool {
-                let (pages, free) = (promised.pages(size), pool.free);
-                pool.free = free.saturating_sub(pages);
-                // What the pool does not have yet comes from the node.
-                promised = size.bytes().times(pages.saturating_sub(free));
-            }
-            let reclaimable = node.memory_reclaimable.unwrap_or_default();
-            let free = node.memory_free.unwrap_or_default();
-            // What is free goes first; of what the kernel would drop, the rest.
-            node.memory_reclaimable = node.memory_reclaimable.map(|_| reclaimable.less(promised.less(free)));
-            node.memory_free = node.memory_free.map(|free| free.less(promised));
-        }
-    }
-    host
-}
-
-/// The machine as it would be without the guests of these runs: their memory is free, and nobody is pinned to their PUs.
-pub(crate) fn without_guests_of(host: &Host, runs: &[Reservation]) -> Host {
-    let mut host = host.clone();
-    for run in runs {
-        let guest = host.guests.iter().position(|guest| guest.uuid.as_deref() == Some(run.uuid.as_str()));
-        let guest = guest.map(|place| host.guests.remove(place));
-        let size = run.page_size.unwrap_or(PageSize::SMALL);
-        for node in &mut host.nodes {
-            let back = held(guest.as_ref(), node.index, size);
-            // Pages that were added to a pool for a run go back to the node with it.
-            node.memory_free = node.memory_free.map(|free| free.plus(back));
-        }
-    }
-    host
-}
-
-/// Memory of a guest in pages of a size on a node.
-fn held(guest: Option<&GuestProcess>, node: u32, size: PageSize) -> Bytes {
-    let mappings = guest.into_iter().flat_map(|guest| &guest.residency);
-    let pages = mappings.filter(|mapping| mapping.guest_memory && mapping.page_size == size);
-    let here = pages.flat_map(|mapping| &mapping.pages).filter(|(own, _)| *own == node);
-    size.bytes().times(here.fold(0, |sum, (_, pages)| sum.saturating_add(*pages)))
 }
 
 #[cfg(test)]

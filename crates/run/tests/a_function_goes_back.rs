@@ -3,13 +3,15 @@
 
 mod kernel;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kernel::{DRIVER, Stage, TAKEN, lent};
+use kernel::{DRIVER, Stage, TAKEN, lent, none};
 use nearmetal_run::RunError;
 use nearmetal_run::function::Lent;
 use nearmetal_run::recover::{Recovered, recover, release};
-use nearmetal_run::reservation::{Claim, Reservation};
+use nearmetal_run::reservation::{Claim, NodeShare, Reservation};
+use nearmetal_units::Bytes;
 
 const NO_TIME: Duration = Duration::ZERO;
 
@@ -20,7 +22,12 @@ impl Stage {
 
     /// A run that has the function, which libvirt has taken for its guest.
     fn run(&self, before: Lent) -> Claim {
-        let reservation = Reservation { functions: vec![before], ..Reservation::empty("run-job-1", "uuid", "job") };
+        let reservation = Reservation {
+            cpus: "1-2".parse().unwrap(),
+            memory: vec![NodeShare { node: 0, bytes: Bytes::from_mib(64) }],
+            functions: vec![before],
+            ..Reservation::empty("run-job-1", "uuid", "job")
+        };
         let claim = self.desk.turn().unwrap().reserve(reservation).unwrap();
         self.kernel.bind("vfio-pci");
         claim
@@ -32,7 +39,7 @@ impl Stage {
 
     /// What the next run gives back.
     fn recover(&self) -> Recovered {
-        recover(&self.desk.turn().unwrap(), &self.kernel, &mut |_| Ok(()), NO_TIME).unwrap()
+        recover(&self.desk.turn().unwrap(), &self.kernel, &mut |_| Ok(()), &none, NO_TIME).unwrap()
     }
 }
 
@@ -63,7 +70,7 @@ fn what_libvirt_leaves_goes_back_to_its_driver_its_override_or_none() {
 }
 
 #[test]
-fn a_function_that_somebody_holds_is_not_unbound_and_stays_the_runs_until_the_next() {
+fn a_function_that_somebody_holds_is_not_unbound_and_stays_the_runs_until_the_next_without_pus_and_memory() {
     let stage = Stage::new();
     let claim = stage.run(lent());
     stage.kernel.held.set(true);
@@ -76,11 +83,19 @@ fn a_function_that_somebody_holds_is_not_unbound_and_stays_the_runs_until_the_ne
     // Nobody gets it meanwhile.
     let recovered = stage.recover();
     assert!(recovered.names.is_empty() && recovered.problems[0].contains("0000:39:10.0"), "{recovered:?}");
-    let others = stage.desk.turn().unwrap().others(&|_| false).unwrap();
-    assert!(others[0].has(lent().function));
+    let has_it_alone = |stage: &Stage| {
+        let others = stage.desk.turn().unwrap().others(&|_| false).unwrap();
+        assert!(others[0].has(lent().function) && others[0].cpus.is_empty() && others[0].memory.is_empty());
+    };
+    has_it_alone(&stage);
     stage.kernel.held.set(false);
     assert_eq!(stage.recover().names, ["run-job-1"]);
     assert_eq!(stage.kernel.driver(), DRIVER);
+    // So it is after a run that was killed, once its guest is gone.
+    drop(stage.run(lent()));
+    stage.kernel.held.set(true);
+    assert_eq!(stage.recover().problems.len(), 1);
+    has_it_alone(&stage);
 }
 
 #[test]
@@ -100,6 +115,11 @@ fn what_another_guest_has_by_now_was_removed_or_is_another_device_is_nobodys_to_
     stage.kernel.bind("uio_pci_generic");
     assert_eq!((stage.recover().names.len(), stage.kernel.driver().0), (1, Some("uio_pci_generic")));
 
+    // Or has kept it for guests, for which VFIO drives it.
+    let (stage, kept) = (dead(), || BTreeSet::from([lent().function]));
+    let recovered = recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut |_| Ok(()), &kept, NO_TIME).unwrap();
+    assert_eq!((recovered.names.len(), stage.kernel.driver(), stage.kernel.writes.get()), (1, TAKEN, 0));
+
     let stage = dead();
     stage.kernel.remove();
     assert_eq!(stage.recover().names.len(), 1);
@@ -116,7 +136,7 @@ fn what_another_user_says_binds_nothing() {
     let stage = Stage::new();
     drop(stage.run(lent()));
     let other = stage.desk.clone().seen_by(4_000_000_000);
-    let recovered = recover(&other.turn().unwrap(), &stage.kernel, &mut |_| Ok(()), NO_TIME).unwrap();
+    let recovered = recover(&other.turn().unwrap(), &stage.kernel, &mut |_| Ok(()), &none, NO_TIME).unwrap();
     assert_eq!((recovered, stage.kernel.driver()), (Recovered::default(), TAKEN));
     assert_eq!(stage.kernel.writes.get(), 0);
 }

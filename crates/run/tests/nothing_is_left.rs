@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::{DRIVER, POOL, Played, Stage, lent};
+use kernel::{DRIVER, POOL, Played, Stage, lent, none};
 use nearmetal_change::Kernel;
 use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::Request;
@@ -145,7 +145,7 @@ impl Stage {
     fn run(&self, fake: &mut Fake, watch: &mut Witness, limit: Option<Duration>) -> Result<End, RunError> {
         let claim = {
             let turn = self.desk.turn()?;
-            recover(&turn, &self.kernel, &mut by(fake), NO_TIME)?;
+            recover(&turn, &self.kernel, &mut by(fake), &none, NO_TIME)?;
             let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
             take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
         };
@@ -181,7 +181,7 @@ impl Stage {
         fake.clear_faults();
         fake.end_connection();
         let turn = self.desk.turn().unwrap();
-        let recovered = recover(&turn, &self.kernel, &mut by(fake), NO_TIME).unwrap();
+        let recovered = recover(&turn, &self.kernel, &mut by(fake), &none, NO_TIME).unwrap();
         assert!(recovered.problems.is_empty(), "{why}: {recovered:?}");
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
@@ -231,7 +231,7 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
             let turn = stage.desk.clone().seen_by(4_000_000_000).turn().unwrap();
             // Neither the guest of another user is ended, nor a pool set by what stands in that user's reservation.
             let mut nobody = |dead: &Reservation| panic!("{dead:?} is ended");
-            assert_eq!(recover(&turn, &stage.kernel, &mut nobody, NO_TIME).unwrap(), Recovered::default());
+            assert_eq!(recover(&turn, &stage.kernel, &mut nobody, &none, NO_TIME).unwrap(), Recovered::default());
             let others = |lives: bool| turn.others(&|dead| dead.uuid == UUID && lives).unwrap();
             assert_eq!(others(lives.get())[0].cpus.to_string(), "1-2");
             assert!(others(false).is_empty());
@@ -240,7 +240,7 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
         let turn = stage.desk.turn().unwrap();
         // While it cannot be ended, what it has stays its own.
         let busy = |_: &Reservation| Err(RunError::Session("busy".to_owned()));
-        let recovered = recover(&turn, &stage.kernel, &mut { busy }, NO_TIME).unwrap();
+        let recovered = recover(&turn, &stage.kernel, &mut { busy }, &none, NO_TIME).unwrap();
         assert!(recovered.names.is_empty() && recovered.problems[0].contains("busy"), "{recovered:?}");
         assert_eq!(turn.others(&|_| false).unwrap().len(), 1);
         let mut end = |dead: &Reservation| {
@@ -248,7 +248,7 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
             lives.set(false);
             Ok(())
         };
-        assert_eq!(recover(&turn, &stage.kernel, &mut end, NO_TIME).unwrap().names, [NAME]);
+        assert_eq!(recover(&turn, &stage.kernel, &mut end, &none, NO_TIME).unwrap().names, [NAME]);
         assert!(!lives.get() && turn.look().unwrap().is_empty() && stage.kernel.pages() == 16);
     }
 }
@@ -563,7 +563,8 @@ fn a_signal_that_takes_libvirt_along_is_a_signal() {
 /// process may hear of it last.
 #[test]
 fn a_signal_that_is_heard_only_after_the_guest_is_gone_is_a_signal() {
-    struct Late(Witness, u32);
+    /// And by which of its looks it hears of it.
+    struct Late(Witness, u32, u32);
     impl Watch for Late {
         fn step(&mut self, step: Step) {
             self.0.step(step);
@@ -575,22 +576,26 @@ fn a_signal_that_is_heard_only_after_the_guest_is_gone_is_a_signal() {
 
         fn interrupted(&mut self) -> Option<i32> {
             self.1 += 1;
-            // The third look is the one after the guest was found to be gone.
-            (self.1 > 2).then_some(15)
+            (self.1 >= self.2).then_some(15)
         }
 
         fn read_back(&mut self, hypervisor: &mut dyn Hypervisor, look: Look) -> Result<(), Vec<String>> {
             self.0.read_back(hypervisor, look)
         }
     }
-    let mut fake = guest(None, seven());
-    let lost = HypervisorError::HelperStopped {
+    let stopped = HypervisorError::HelperStopped {
         action: "ask".into(),
         name: NAME.into(),
         status: "signal: 15".into(),
         output: "nothing".into(),
     };
-    fake.fail_when(Effect::Nothing, lost, |_, request| matches!(request, Request::Agent { .. }));
+    let refused = HypervisorError::Refused {
+        action: "create".into(),
+        name: NAME.into(),
+        domain: 10,
+        code: 1,
+        message: "internal error: process exited while connecting to monitor".into(),
+    };
     let definition = Definition { xml: XML.to_owned(), files: Vec::new(), seed: None };
     let (command, log) = (["/bin/job".to_owned()], QemuLog::Goes("/nowhere".into()));
     let course = Course {
@@ -603,10 +608,19 @@ fn a_signal_that_is_heard_only_after_the_guest_is_gone_is_a_signal() {
         grace: Duration::from_secs(5),
         log: &log,
     };
-    let mut watch = Late(Witness::default(), 0);
-    let Gone { end, .. } = carry_out(&course, &mut fake, &mut watch);
-    assert_eq!(end.unwrap(), End::Interrupted(15));
-    assert!(watch.1 == 3, "{}", watch.1);
+    // The last look is the one after something was found to have gone wrong: the agent, the start, the read-back.
+    let ends = |fake: &mut Fake, differs: Option<Look>, looks: u32| {
+        let mut watch = Late(Witness { differs, ..Witness::default() }, 0, looks);
+        let Gone { end, .. } = carry_out(&course, fake, &mut watch);
+        assert_eq!((end.unwrap(), watch.1), (End::Interrupted(15), looks));
+    };
+    let mut fake = guest(None, seven());
+    fake.fail_when(Effect::Nothing, stopped, |_, request| matches!(request, Request::Agent { .. }));
+    ends(&mut fake, None, 3);
+    let mut fake = guest(None, seven());
+    fake.fail_when(Effect::Nothing, refused, |_, request| matches!(request, Request::CreateTied { .. }));
+    ends(&mut fake, None, 2);
+    ends(&mut guest(None, seven()), Some(Look::Started), 2);
 }
 
 #[test]
@@ -671,7 +685,7 @@ fn a_domain_that_was_stored_for_a_moment_when_its_run_was_killed_is_removed_and_
 
     drop(stage.desk.turn().unwrap().reserve(reservation()).unwrap());
     let mut fake = Fake::new("").with_running_domain(&XML.replace("11111111", "99999999"));
-    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut by(&mut fake), NO_TIME).unwrap();
+    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut by(&mut fake), &none, NO_TIME).unwrap();
     assert_eq!(fake.domain(NAME).unwrap().state, DomainState::Running);
     assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
 }

@@ -11,6 +11,7 @@ use nearmetal_run::flavour::{FILE, Flavours};
 use nearmetal_run::given::Given;
 use nearmetal_run::needs::on_this_host;
 use nearmetal_run::offer::{Offer, Sources};
+use nearmetal_run::promised::with_unseen;
 use nearmetal_run::reservation::{DIRECTORY, Desk};
 
 use super::run::with_users;
@@ -82,6 +83,7 @@ pub(crate) fn offer(args: &Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     if !ledger.unknown.is_empty() {
         told("what guests have", &format!("this user cannot see {}", ledger.unknown.join(", ")));
     }
+    let host = with_unseen(&fs, host, runs.as_deref().unwrap_or_default());
     let sources = Sources {
         host: &host,
         given: given.as_ref(),

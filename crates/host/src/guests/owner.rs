@@ -35,7 +35,7 @@ pub(super) fn is_trusted(fs: &HostFs, pid: u32, name: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{pid_of, pid_of_user};
+    use super::super::{pid_of, pid_of_user, running};
     use crate::{Entry, HostFs, MemoryTree};
 
     const UUID: &str = "11111111-2222-4333-8444-555555555555";
@@ -64,6 +64,8 @@ mod tests {
         // What another user's reservation says is looked for among that user's.
         assert_eq!(pid_of_user(&alone, UUID, STRANGER).unwrap(), Some(70));
         assert_eq!(pid_of_user(&alone, UUID, 0).unwrap(), None);
+        let runs = running(&alone).unwrap();
+        assert!(runs(UUID, STRANGER) && !runs(UUID, 0) && !runs("another", STRANGER));
     }
 
     #[test]

@@ -68,7 +68,26 @@ pub fn pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
 /// # Errors
 /// /proc cannot be listed.
 pub fn pid_of_user(fs: &HostFs, uuid: &str, uid: u32) -> Result<Option<u32>, ReadError> {
-    pid_where(fs, uuid, |pid, _| super::owner::uid(fs, pid).map_or(!fs.is_live(), |found| found == uid))
+    pid_where(fs, uuid, |pid, _| is_of(fs, pid, uid))
+}
+
+fn is_of(fs: &HostFs, pid: u32, uid: u32) -> bool {
+    super::owner::uid(fs, pid).map_or(!fs.is_live(), |found| found == uid)
+}
+
+/// Whether the guest with a UUID runs, as a process of the user whose guest it is; root's is libvirt's. One look at /proc tells of all.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn running(fs: &HostFs) -> Result<impl Fn(&str, u32) -> bool, ReadError> {
+    let all = command_lines(fs)?;
+    Ok(move |uuid: &str, uid: u32| {
+        let is_its = |pid: u32, line: &CommandLine| match uid {
+            0 => is_trusted(fs, pid, line.name.as_deref()),
+            uid => is_of(fs, pid, uid),
+        };
+        all.iter().any(|(pid, line)| has(line, uuid) && is_its(*pid, line))
+    })
 }
 
 /// The process which is QEMU's of a guest that this process has started itself: root's guests run as whoever libvirt lets them, and
@@ -84,8 +103,11 @@ pub fn own_pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
 }
 
 fn pid_where(fs: &HostFs, uuid: &str, counts: impl Fn(u32, &CommandLine) -> bool) -> Result<Option<u32>, ReadError> {
-    let is_it = |line: &CommandLine| line.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid));
-    Ok(command_lines(fs)?.into_iter().find(|(pid, line)| is_it(line) && counts(*pid, line)).map(|(pid, _)| pid))
+    Ok(command_lines(fs)?.into_iter().find(|(pid, line)| has(line, uuid) && counts(*pid, line)).map(|(pid, _)| pid))
+}
+
+fn has(line: &CommandLine, uuid: &str) -> bool {
+    line.uuid.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(uuid))
 }
 
 /// When a process started, in clock ticks after boot (field 22 of /proc/PID/stat).

@@ -103,9 +103,22 @@ pub(super) fn swapped(fs: &HostFs, pid: u32) -> Result<Bytes, ReadError> {
 }
 
 pub(super) fn swap_in(status: &str) -> Parsed<Bytes> {
-    match field(status, "VmSwap").and_then(|value| value.strip_suffix(" kB")) {
+    amount(status, "VmSwap")
+}
+
+/// Memory that a process has in hugetlb pools (HugetlbPages), or outside of them (VmRSS). Unlike [`super::residency`], any user may read it.
+///
+/// # Errors
+/// No such process, or a status that cannot be understood.
+pub fn resident(fs: &HostFs, pid: u32, in_pools: bool) -> Result<Bytes, ReadError> {
+    let path = format!("/proc/{pid}/status");
+    parsed(&path, &fs.read(&path)?, |status| amount(status, if in_pools { "HugetlbPages" } else { "VmRSS" }))
+}
+
+fn amount(status: &str, name: &str) -> Parsed<Bytes> {
+    match field(status, name).and_then(|value| value.strip_suffix(" kB")) {
         Some(kib) => number(kib).map(Bytes::from_kib),
-        None => malformed("there is no line `VmSwap:` in kB"),
+        None => malformed(format!("there is no line `{name}:` in kB")),
     }
 }
 
@@ -201,6 +214,11 @@ mod tests {
         assert_eq!(swap_in("Name:\tqemu\nVmSwap:\t    2048 kB\n"), Ok(Bytes::from_mib(2)));
         assert!(wait("1 2").is_err() && wait("1 x 3").is_err());
         assert!(swap_in("Name:\tqemu\n").is_err() && swap_in("VmSwap:\t1 MB\n").is_err());
+        let both = "VmRSS:\t    4096 kB\nHugetlbPages:\t    2048 kB\n";
+        assert_eq!(
+            (amount(both, "VmRSS"), amount(both, "HugetlbPages")),
+            (Ok(Bytes::from_mib(4)), Ok(Bytes::from_mib(2)))
+        );
     }
 
     proptest! {

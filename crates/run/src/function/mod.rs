@@ -197,18 +197,21 @@ fn differences(fs: &HostFs, function: PciAddress, open: &Result<(u32, Vec<String
 /// # Errors
 /// A process holds a function still, no driver takes it, or the claim cannot be written: what is still in it can be tried again.
 pub fn give_back(kernel: &dyn Kernel, claim: &mut Claim, patience: Duration) -> Result<(), RunError> {
-    give_back_in(kernel, claim, patience, &mut LOOKS.clone())
+    give_back_in(kernel, claim, &BTreeSet::new(), patience, &mut LOOKS.clone())
 }
 
-/// The same with so many looks for all that is given back.
+/// The same with so many looks for all that is given back, some time after the guest. What VFIO drives of `set_aside` its owner has
+/// bound since.
 pub(crate) fn give_back_in(
     kernel: &dyn Kernel,
     claim: &mut Claim,
+    set_aside: &BTreeSet<PciAddress>,
     patience: Duration,
     looks: &mut u32,
 ) -> Result<(), RunError> {
     while let Some(lent) = claim.reservation().functions.last().cloned() {
-        one_back(kernel, &claim.reservation().uuid, &lent, patience, looks).map_err(|error| {
+        let is_set_aside = set_aside.contains(&lent.function);
+        one_back(kernel, &claim.reservation().uuid, &lent, is_set_aside, (patience, &mut *looks)).map_err(|error| {
             RunError::NotGivenBack { what: format!("the function {}", lent.function), reason: error.to_string() }
         })?;
         claim.amend(|own| own.functions.truncate(own.functions.len().saturating_sub(1)))?;
@@ -220,12 +223,13 @@ fn one_back(
     kernel: &dyn Kernel,
     uuid: &str,
     lent: &Lent,
-    patience: Duration,
-    looks: &mut u32,
+    is_set_aside: bool,
+    (patience, looks): (Duration, &mut u32),
 ) -> Result<(), ChangeError> {
     let card = Card { function: lent.function, id: lent.id.clone() };
     let before = lent.before();
-    while *looks > 0 && !patience.is_zero() {
+    // Its owner has bound it since: nobody gives it back.
+    while *looks > 0 && !patience.is_zero() && !is_set_aside {
         match function_now(kernel, lent.function) {
             Ok((found, now)) if found == card && now.bound != before.bound => sleep(patience),
             _ => break,
@@ -247,7 +251,7 @@ fn one_back(
     if let Ok((_, now)) = function_now(kernel, lent.function) {
         let probes = format!("/sys/bus/pci/devices/{}/physfn/sriov_drivers_autoprobe", lent.function);
         let somebodys = match &now.bound {
-            BoundDriver::Named(name) => now.bound != before.bound && !name.contains("vfio"),
+            BoundDriver::Named(name) => now.bound != before.bound && (!name.contains("vfio") || is_set_aside),
             _ => now.bound != before.bound && kernel.read(&probes)?.is_some_and(|text| text.trim() == "0"),
         };
         if somebodys {

@@ -16,8 +16,9 @@ use crate::flavour::{Boot, Flavour, Flavours};
 use crate::function::Lent;
 use crate::given::Given;
 use crate::needs::in_a_session;
+use crate::promised::without_guests_of;
 use crate::reservation::Reservation;
-use crate::slice::{Choice, without_guests_of};
+use crate::slice::Choice;
 
 /// The schema of the document.
 pub const SCHEMA: &str = "nearmetal.offer/1";

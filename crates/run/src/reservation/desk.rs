@@ -13,10 +13,11 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{Access, FallocateFlags, FileType, Mode, OFlags};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::fs::{Access, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use super::room::{self, LONGEST};
 use super::{Reservation, Said, hold};
 use crate::RunError;
 use crate::accounts;
@@ -25,12 +26,6 @@ use crate::accounts;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How often is looked whether a lock is free.
 const STEP: Duration = Duration::from_millis(20);
-/// The longest file that is read.
-const LONGEST: u64 = 1 << 20;
-/// Lines that a run may write: its first, and four for each of eight pools, which make a line half as long again.
-const LINES: u64 = 48;
-/// Room that is taken at least.
-const LEAST_ROOM: u64 = 64 << 10;
 const EXTENSION: &str = "run";
 /// Of a reservation, once it is held and says something. The directory keeps out who may not use KVM; a file that root made before
 /// the directory was the package's has root's group.
@@ -154,16 +149,6 @@ fn held(path: &Path) -> Result<File, RunError> {
             let busy = || std::io::Error::from(ErrorKind::WouldBlock);
             Err(failed("hold", path)(other.err().unwrap_or_else(busy)))
         }
-    }
-}
-
-/// Takes the room that all lines of a reservation will need: what others fill the directory with must not keep a run from saying what
-/// it gives back. `line`: bytes of the first. A file system that cannot promise room has none promised.
-fn keep_room(file: &File, line: usize) -> std::io::Result<()> {
-    let room = (line as u64).saturating_mul(LINES).clamp(LEAST_ROOM, LONGEST);
-    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, room)) {
-        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
-        Err(errno) => Err(errno.into()),
     }
 }
 
@@ -423,7 +408,7 @@ impl Turn {
     pub fn reserve(&self, reservation: Reservation) -> Result<Claim, RunError> {
         let path = self.directory.join(format!("{}.{EXTENSION}", reservation.name));
         let mut claim = Claim { reservation, file: held(&path)?, path };
-        match claim.write().and_then(|()| show(&claim.file, &claim.path)) {
+        match claim.fits().and_then(|()| claim.write()).and_then(|()| show(&claim.file, &claim.path)) {
             Ok(()) => Ok(claim),
             Err(error) => {
                 let _ = claim.release();
@@ -432,7 +417,12 @@ impl Turn {
         }
     }
 
-    /// Removes a reservation of the user's own whose run is dead and has nothing any more.
+    /// Whether it is root who has it.
+    pub(crate) fn is_roots(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Removes a reservation whose run is dead and has nothing any more: the user's own, or anybody's where root has the turn.
     ///
     /// # Errors
     /// The file cannot be removed.
@@ -458,6 +448,16 @@ impl Claim {
         if self.reservation == before { Ok(()) } else { self.write() }
     }
 
+    /// Refuses one that could not say later what it gives back.
+    fn fits(&self) -> Result<(), RunError> {
+        let line = serde_json::to_vec(&self.reservation).unwrap_or_default();
+        if room::has(line.len()) {
+            return Ok(());
+        }
+        let why = "it could become longer than others read: its memory limits have long paths, start it in another control group";
+        Err(failed("write", &self.path)(std::io::Error::new(ErrorKind::InvalidData, why)))
+    }
+
     fn write(&mut self) -> Result<(), RunError> {
         let failed = |error| failed("write", &self.path)(error);
         let refused = |why: &str| failed(std::io::Error::new(ErrorKind::InvalidData, why.to_owned()));
@@ -472,7 +472,7 @@ impl Claim {
             return Err(refused("it would be longer than others read"));
         }
         if written == 0 {
-            keep_room(&self.file, line.len()).map_err(failed)?;
+            room::keep(&self.file, line.len()).map_err(failed)?;
         }
         // A line that was begun and not ended must not swallow this one.
         let work = |file: &mut File| {

@@ -10,6 +10,7 @@ use super::tests::reservation;
 use super::*;
 use crate::RunError;
 use crate::function::Lent;
+use crate::recover::forget_others;
 
 fn desk() -> (tempfile::TempDir, Desk) {
     let directory = tempfile::tempdir().unwrap();
@@ -155,6 +156,50 @@ fn what_another_user_left_is_told_and_touched_by_nobody_else() {
     assert!(turn.others(&|_| true).unwrap().is_empty());
     drop(turn);
     assert!(desk.turn().unwrap().others(&|_| true).is_err());
+}
+
+#[test]
+fn root_removes_what_others_left_whose_guests_are_gone_and_no_user_does() {
+    let (_directory, own) = desk();
+    let roots = own.clone().seen_by(0);
+    for name in ["run-gone", "run-guest", "run-unread"] {
+        let claim = own.turn().unwrap().reserve(reservation(name, "1")).unwrap();
+        if rustix::process::geteuid().is_root() {
+            rustix::fs::chown(&claim.path, Some(rustix::fs::Uid::from_raw(4_000_000)), None).unwrap();
+        }
+        if name == "run-unread" {
+            files::write(&claim.path, "{\"schema\":\"nearmetal.reservation/1\"}\n").unwrap();
+        }
+    }
+    let living = roots.turn().unwrap().reserve(reservation("run-living", "2")).unwrap();
+    let left = |desk: &Desk| {
+        let turn = desk.turn().unwrap();
+        let began = Instant::now();
+        while turn.look().unwrap().iter().filter(|seen| seen.held).count() > 1 {
+            assert!(began.elapsed() < Duration::from_secs(10), "they are held by nobody");
+        }
+        forget_others(&turn, &|dead| dead.name == "run-guest").unwrap();
+        let named = |seen: &Seen| seen.path.file_stem().unwrap().to_str().unwrap().to_owned();
+        turn.look().unwrap().iter().map(named).collect::<Vec<_>>()
+    };
+    assert_eq!(left(&own.seen_by(4_000_001)), ["run-gone", "run-guest", "run-living", "run-unread"]);
+    assert_eq!(left(&roots), ["run-guest", "run-living", "run-unread"]);
+    drop(living);
+}
+
+#[test]
+fn a_run_that_could_not_write_down_later_what_it_gives_back_takes_nothing() {
+    let (_directory, desk) = desk();
+    let below = |groups: usize| {
+        let limits = vec!["x".repeat(LONGEST_PATH); groups];
+        desk.turn().unwrap().reserve(Reservation { limits, ..reservation("run-a", "1") })
+    };
+    let refused = below(30).unwrap_err();
+    assert!(matches!(&refused, RunError::File(error) if error.source.to_string().contains("long paths")), "{refused}");
+    assert!(desk.look().unwrap().is_empty());
+    let mut claim = below(12).unwrap();
+    (0..40).for_each(|pid| claim.amend(|own| own.pid = pid).unwrap());
+    assert_eq!(desk.look().unwrap()[0].whole().unwrap(), Some(claim.reservation()));
 }
 
 #[test]

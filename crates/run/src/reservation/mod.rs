@@ -9,6 +9,7 @@
 
 mod desk;
 mod hold;
+mod room;
 
 use nearmetal_image::ImageId;
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};

@@ -9,7 +9,7 @@ use super::{LONGEST_FILE, LONGEST_REQUEST};
 /// Bytes before a frame's own.
 const HEAD: usize = 5;
 /// Bytes of output in one frame at most.
-const PIECE: usize = 1 << 18;
+pub const PIECE: usize = 1 << 18;
 
 /// What a user sends.
 #[derive(Debug, Clone, PartialEq, Eq)]

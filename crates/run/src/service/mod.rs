@@ -14,7 +14,7 @@ use crate::flavour::Flavour;
 use crate::seed::MOST;
 use crate::{RunError, accounts};
 
-pub use frame::{Frames, FromService, FromUser, WrongFrame, receive};
+pub use frame::{Frames, FromService, FromUser, PIECE, WrongFrame, receive};
 pub use peer::Peer;
 #[cfg(feature = "fuzzing")]
 pub(crate) use peer::user_and_groups as fuzzed_status;

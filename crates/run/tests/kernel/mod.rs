@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_change::{ChangeError, Kernel, PinTarget};
 use nearmetal_host::Host;
@@ -36,6 +36,11 @@ pub(crate) struct Played {
 pub(crate) fn lent() -> Lent {
     let (function, id) = (FUNCTION.parse().unwrap(), "0x8086:0x10ca".to_owned());
     Lent { function, id, driver: DRIVER.0.map(str::to_owned), only: None }
+}
+
+/// What nearmetal was told to keep for guests: nothing.
+pub(crate) fn none() -> BTreeSet<PciAddress> {
+    BTreeSet::new()
 }
 
 impl Played {

@@ -1,5 +1,7 @@
 //! A run on this machine, from the reservation to what is given back.
 
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -19,11 +21,13 @@ use nearmetal_run::event::EventKind;
 use nearmetal_run::flavour::Network;
 use nearmetal_run::function::{self, Lent, give_back};
 use nearmetal_run::handed::Handed;
+use nearmetal_run::promised::with_unseen;
 use nearmetal_run::qemu_log::QemuLog;
-use nearmetal_run::recover::{recover, release, take};
+use nearmetal_run::recover::{forget_others, recover, release, take};
 use nearmetal_run::reservation::{Claim, Desk, Reservation};
 use nearmetal_run::slice::{Choice, Chosen};
 use nearmetal_run::{RunError, needs, seed};
+use nearmetal_units::PciAddress;
 use serde_json::json;
 
 use super::Args;
@@ -54,7 +58,8 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     if args.dry_run {
         // Closed to this user: with the group to join.
         let living = desk.living().or_else(|error| desk.check().and(Err(error)))?;
-        let chosen = choose(&prepared, &name, &uuid, (&fs, &Host::read(&fs)), &living)?;
+        let host = with_unseen(&fs, Host::read(&fs), &living);
+        let chosen = choose(&prepared, &name, &uuid, (&fs, &host), &living)?;
         show(args, &reservation(&prepared, &name, &uuid, &fs, &chosen)?, &chosen, printer);
         return Ok(None);
     }
@@ -82,13 +87,21 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
     };
     let claim = hold.claim.reservation();
     scene.printer.say(&format!("run: {name} on PUs {}, node {}", claim.cpus, hold.chosen.placement().memory.nodes));
-    let (Gone { end, guest }, begun) = scene.in_the_guest(args, &prepared, &hold, &files);
+    let log = scene.service.log(&name);
+    let (Gone { end, guest }, begun) = scene.in_the_guest(args, &prepared, &hold, &files, &log);
     let Scene { service, events, printer, signals, .. } = scene;
     let lost = |error: &RunError| error.lost_libvirt();
     let is_lost = begun && end.as_ref().is_err_and(lost) || guest.as_ref().is_err_and(lost);
     let gone = service.end(&fs, (&name, &uuid), (is_lost, end.is_err() || guest.is_err()), printer);
     let given_back = match gone {
-        Ok(()) => release(&desk, hold.claim, &fs, POOL_PATIENCE),
+        Ok(()) => {
+            // Of one that went wrong, a message may name it.
+            let removed = if end.is_ok() { log.remove() } else { Ok(()) };
+            if let Err(error) = removed {
+                printer.important(&format!("run: {error}"));
+            }
+            release(&desk, hold.claim, &fs, POOL_PATIENCE)
+        }
         // Without libvirt, which the next run has to wait for.
         Err(error) => {
             if let Err(error) = give_back(&fs, &mut hold.claim, POOL_PATIENCE) {
@@ -112,15 +125,6 @@ pub(super) fn run(args: &Args, caller: Caller, events: &mut Events, printer: &mu
         printer.error_bytes(&output.stderr);
     }
     end.map(Some)
-}
-
-/// Whether the guest of a dead run is still there, as a process of the user whose run it was. Root's is libvirt's.
-fn lives(fs: &HostFs, dead: &Reservation) -> bool {
-    let found = match dead.uid {
-        0 => guests::pid_of(fs, &dead.uuid),
-        uid => guests::pid_of_user(fs, &dead.uuid, uid),
-    };
-    found.is_ok_and(|pid| pid.is_some())
 }
 
 /// A slice that is the run's own.
@@ -149,10 +153,19 @@ impl Scene<'_> {
         let Self { fs, service, signals, events, printer, asked_by, .. } = self;
         let fs: &HostFs = fs;
         let turn = desk.turn_unless(&mut || signals.seen())?;
-        let mut recovered = recover(&turn, fs, &mut |dead| service.end_dead(fs, dead), POOL_PATIENCE)?;
-        // Those that could not be given back have their PUs still.
-        let others = turn.others(&|dead| lives(fs, dead))?;
-        let host = Host::read(fs);
+        let mut end = |dead: &Reservation| service.end_dead(fs, dead);
+        let mut recovered = recover(&turn, fs, &mut end, &set_aside, POOL_PATIENCE)?;
+        // One look at /proc for all dead runs of other users, if there are any.
+        let running = OnceCell::new();
+        let lives = |dead: &Reservation| {
+            let running = running.get_or_init(|| guests::running(fs).ok());
+            // Without it, nobody is known to be gone.
+            running.as_ref().is_none_or(|runs| runs(&dead.uuid, dead.uid))
+        };
+        forget_others(&turn, &lives)?;
+        // Those whose guest could not be ended have their PUs still.
+        let others = turn.others(&lives)?;
+        let host = with_unseen(fs, Host::read(fs), &others);
         let chosen = choose(prepared, name, uuid, (fs, &host), &others)?;
         let reserved = reservation(prepared, name, uuid, fs, &chosen)?;
         recovered.problems.extend(service.prepare(fs, uuid)?);
@@ -177,15 +190,21 @@ impl Scene<'_> {
     }
 
     /// Makes the guest and takes it to its command's end; and whether there may have been a guest.
-    fn in_the_guest(&mut self, args: &Args, prepared: &Prepared, hold: &Hold, files: &Files) -> (Gone, bool) {
-        let log = self.service.log(&hold.claim.reservation().name);
+    fn in_the_guest(
+        &mut self,
+        args: &Args,
+        prepared: &Prepared,
+        hold: &Hold,
+        files: &Files,
+        log: &QemuLog,
+    ) -> (Gone, bool) {
         let charged = self.service.is_session();
         match self.service.start(self.events, self.signals) {
             Ok(libvirt) => {
                 let (signals, events, console) = (&mut *self.signals, &mut *self.events, self.console.take());
                 let meets =
                     Meets { fs: self.fs, libvirt, signals, events, printer: &mut *self.printer, console, charged };
-                (in_the_guest(args, prepared, hold, files, &log, meets), true)
+                (in_the_guest(args, prepared, hold, files, log, meets), true)
             }
             Err(error) => (Gone { end: self.signals.or(error), guest: Ok(()) }, false),
         }
@@ -218,10 +237,13 @@ fn choose(
 
 /// Functions, with who uses those that seem free.
 pub(crate) fn with_users(fs: &HostFs, mut functions: Vec<Assignable>) -> Vec<Assignable> {
-    // A journal that this user cannot read sets nothing aside.
-    let all = StateArgs::of(None).journal().transactions().unwrap_or_default();
-    function::note_users(fs, &mut functions, &devices::set_aside(&all));
+    function::note_users(fs, &mut functions, &set_aside());
     functions
+}
+
+/// Functions that nearmetal was told to keep for guests. A journal that this user cannot read sets nothing aside.
+fn set_aside() -> BTreeSet<PciAddress> {
+    devices::set_aside(&StateArgs::of(None).journal().transactions().unwrap_or_default())
 }
 
 /// What a virtual function is chosen from: nothing for a guest that wants none.
@@ -270,6 +292,9 @@ fn files_of(args: &Args, prepared: &Prepared, caller: &Caller, name: &str, uuid:
     let delta = prepared.layers.first().map(|base| delta::make(directory, base)).transpose()?;
     if let (Mode::Session, Some(delta)) = (prepared.mode, &delta) {
         needs::on_a_disk(delta::WHAT, directory, delta)?;
+    }
+    if let (Some(_), Some(base), Some(delta)) = (caller.uid(), prepared.layers.first(), &delta) {
+        delta::leaves_room(directory, delta, base)?;
     }
     let seed = caller.user_data.as_ref().map(|data| seed::make(directory, data, name, uuid)).transpose()?;
     Ok(Files { kernel: kernel(args, prepared)?, delta, seed })

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nearmetal_host::HostFs;
 use nearmetal_run::console::Sink;
 use nearmetal_run::seed::UserData;
-use nearmetal_run::service::{Frames, FromService, FromUser, Peer, Request, WrongFrame, receive};
+use nearmetal_run::service::{Frames, FromService, FromUser, PIECE, Peer, Request, WrongFrame, receive};
 use nearmetal_run::{RunError, accounts};
 
 use super::caller::{Caller, User};
@@ -191,15 +191,23 @@ impl Lines {
         }
         sent
     }
+
+    /// In pieces: while he does not read, there is no second copy of all of it.
+    fn output(&self, bytes: &[u8], frame: fn(Vec<u8>) -> FromService) -> io::Result<()> {
+        let mut pieces = bytes.chunks(PIECE);
+        // Nothing is a frame as well: his time begins with the first.
+        let first = pieces.next().unwrap_or_default();
+        std::iter::once(first).chain(pieces).try_for_each(|piece| self.send(frame(piece.to_vec())))
+    }
 }
 
 impl Outlet for Lines {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.send(FromService::Stdout(bytes.to_vec()))
+        self.output(bytes, FromService::Stdout)
     }
 
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.send(FromService::Stderr(bytes.to_vec()))
+        self.output(bytes, FromService::Stderr)
     }
 }
 
@@ -267,6 +275,22 @@ mod tests {
             assert!(matches!(receive(&user), Ok(FromService::Console(bytes)) if bytes.len() == 4096));
         }
         assert!(matches!(receive(&user), Ok(FromService::End(7))));
+    }
+
+    #[test]
+    fn output_arrives_whole_and_none_of_it_begins_the_time_to_read_the_rest() {
+        let (user, service) = UnixStream::pair().unwrap();
+        let mut lines = Lines(Arc::new(Mutex::new(Line { connection: service, output_until: None })));
+        let sent = std::thread::spawn(move || {
+            lines.stdout(&[]).unwrap();
+            lines.stderr(&vec![b'x'; PIECE + 1]).unwrap();
+            lines.0.lock().unwrap().output_until.is_some()
+        });
+        assert!(matches!(receive(&user), Ok(FromService::Stdout(bytes)) if bytes.is_empty()));
+        for length in [PIECE, 1] {
+            assert!(matches!(receive(&user), Ok(FromService::Stderr(bytes)) if bytes.len() == length));
+        }
+        assert!(sent.join().unwrap());
     }
 
     fn request(user_data: bool) -> FromUser {

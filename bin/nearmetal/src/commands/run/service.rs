@@ -5,7 +5,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::Libvirt;
+use nearmetal_hypervisor::{Hypervisor, Libvirt};
 use nearmetal_run::event::EventKind;
 use nearmetal_run::qemu_log::QemuLog;
 use nearmetal_run::recover::end_guest;
@@ -44,7 +44,12 @@ impl Service {
     /// Before anything is taken.
     pub(super) fn open(mode: Mode) -> Result<Self, RunError> {
         Ok(match mode {
-            Mode::System => Self::System(Libvirt::open(Some(URI))?),
+            Mode::System => {
+                let mut libvirt = Libvirt::open(Some(URI))?;
+                // It is reached with the first question, which would come when the run has its slice.
+                libvirt.versions()?;
+                Self::System(libvirt)
+            }
             Mode::Session => {
                 session::program()?;
                 Self::Session(OwnSession::default())

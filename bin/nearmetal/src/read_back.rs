@@ -3,7 +3,7 @@
 use nearmetal_change::fix::{CuredObject, held};
 use nearmetal_change::journal::{Transaction, plan_in_force};
 use nearmetal_change::verify::{Effort, Verification, judge, observe, rules_kept};
-use nearmetal_change::{ChangeError, HostIdentity, Journal, Machine, PlanFile, awaits_start, devices};
+use nearmetal_change::{Change, ChangeError, HostIdentity, Journal, Machine, PlanFile, awaits_start, devices};
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::Hypervisor;
 use nearmetal_place::Placement;
@@ -39,6 +39,20 @@ impl InForce {
     /// Whether there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.plans.is_empty() && self.cures.is_empty()
+    }
+
+    /// Asks libvirt once, if anything of this is read back through it. Each check by itself says of a libvirt that does not answer only
+    /// that it cannot tell, and a read-back of such checks would pass.
+    ///
+    /// # Errors
+    /// libvirt does not answer.
+    pub(crate) fn reach_libvirt(&self, hypervisor: &mut dyn Hypervisor) -> Result<(), ChangeError> {
+        let mut changes = self.cures.iter().flat_map(|transaction| &transaction.steps).map(|step| &step.change);
+        let of_guests = changes.any(|change| matches!(change, Change::DefineDomain { .. } | Change::LivePin { .. }));
+        if of_guests || !self.plans.is_empty() {
+            hypervisor.versions()?;
+        }
+        Ok(())
     }
 }
 

@@ -2,23 +2,29 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "tests build the files that the program reads")]
 
+#[path = "../../../crates/interchange/tests/common/mod.rs"]
+mod common;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
 /// A transaction that has begun: two virtual functions.
 const HEADER: &str = r#"{"record":"header","schema":"nearmetal.journal/1","transaction":1,"started":"2026-01-01T00:00:00Z","boot_id":"00000000-0000-4000-8000-000000000000","nearmetal":"0.1.0","host":{"hostname":"a","fingerprint":"0"},"devices":{"schema":"nearmetal.devices/1","task":"2 virtual functions"}}"#;
 
+fn command(state: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearmetal"));
+    command.args(["verify", "--all", "--no-load", "--state"]).arg(state);
+    command.arg("--textfile").arg(state.join("nearmetal.prom")).args(more);
+    command
+}
+
+fn run(mut command: Command, state: &Path) -> (Output, String) {
+    let output = command.output().unwrap();
+    (output, std::fs::read_to_string(state.join("nearmetal.prom")).unwrap_or_default())
+}
+
 fn verify(state: &Path, more: &[&str]) -> (Output, String) {
-    let metrics = state.join("nearmetal.prom");
-    let output = Command::new(env!("CARGO_BIN_EXE_nearmetal"))
-        .args(["verify", "--all", "--no-load", "--state"])
-        .arg(state)
-        .arg("--textfile")
-        .arg(&metrics)
-        .args(more)
-        .output()
-        .unwrap();
-    (output, std::fs::read_to_string(metrics).unwrap_or_default())
+    run(command(state, more), state)
 }
 
 #[test]
@@ -39,6 +45,27 @@ fn a_transaction_that_did_not_end_is_no_success() {
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("transaction 1") && words.contains("rollback --restart"), "{words}");
+    assert!(metrics.contains("\nnearmetal_verify_completed 0\n"), "{metrics}");
+}
+
+#[test]
+fn a_libvirt_that_does_not_answer_is_no_success() {
+    let state = tempfile::tempdir().unwrap();
+    std::fs::create_dir(state.path().join("journal")).unwrap();
+    let plan: serde_json::Value = serde_json::from_str(&common::json(&common::host_plan())).unwrap();
+    let mut header: serde_json::Value = serde_json::from_str(HEADER).unwrap();
+    header.as_object_mut().unwrap().remove("devices");
+    header["plan"] = plan;
+    let committed = r#"{"record":"committed","at":"2026-01-01T00:00:01Z","mismatches":0}"#;
+    std::fs::write(state.path().join("journal/0001.jsonl"), format!("{header}\n{committed}\n")).unwrap();
+    // It greets, and ends with the first request. A helper's one argument is the URI, so that a shell reads it.
+    let helper = state.path().join("helper");
+    let greeting = format!("{{\"protocol\":{}}}", nearmetal_hypervisor::protocol::PROTOCOL);
+    std::fs::write(&helper, format!("read -r hello\necho '{greeting}'\nread -r request\n")).unwrap();
+    let mut verify = command(state.path(), &["--agent-timeout", "0"]);
+    verify.env("NEARMETAL_LIBVIRT", "/bin/sh").env("LIBVIRT_DEFAULT_URI", &helper);
+    let (output, metrics) = run(verify, state.path());
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(metrics.contains("\nnearmetal_verify_completed 0\n"), "{metrics}");
 }
 

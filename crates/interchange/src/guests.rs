@@ -72,6 +72,11 @@ impl Guest<'_> {
         !pins.is_empty() && own.len() == pins.len() && pins.iter().all(|pin| pin.cpus.len() == 1)
     }
 
+    /// Whether it boots by UEFI.
+    pub(crate) fn is_uefi(&self) -> bool {
+        self.facts.boot.firmware.as_deref() == Some("efi") || self.facts.boot.loader.is_some()
+    }
+
     /// All PUs its vCPUs may run on.
     pub(crate) fn vcpu_pus(&self) -> CpuSet {
         self.placement.vcpus.iter().fold(CpuSet::new(), |all, pin| all.union(&pin.cpus))

@@ -5,6 +5,7 @@ mod common;
 
 use common::*;
 use nearmetal_change::PlanFile;
+use nearmetal_change::verify::{Check, CheckKind, Outcome, VERIFICATION_SCHEMA, Verification};
 use nearmetal_interchange::{Engine, Options, export};
 
 #[test]
@@ -28,6 +29,27 @@ fn the_inventory_has_the_hosts_in_the_order_of_the_plan() {
     let inventory = exported.files.iter().find(|file| file.path == "inventory.json").unwrap();
     serde_json::from_str::<serde_json::Value>(&inventory.text).unwrap();
     golden("ansible-inventory.json", &inventory.text);
+}
+
+#[test]
+fn the_role_looks_for_the_words_that_verify_has_for_what_waits_for_a_start() {
+    let check = Check {
+        subject: "disk vda".to_owned(),
+        kind: CheckKind::DiskCache,
+        planned: "cache none".to_owned(),
+        found: Some("cache writeback".to_owned()),
+        outcome: Outcome::Mismatch,
+        place: None,
+    };
+    let (schema, guest, taken) = (VERIFICATION_SCHEMA.to_owned(), "web1".to_owned(), String::new());
+    let mut verification = Verification { schema, guest, taken, checks: vec![check], guest_view: None };
+    verification.await_restart(&["disk vda".to_owned()]);
+    let exported = export(&host_plan(), Engine::Ansible, &Options::default()).unwrap();
+    let tasks = exported.files.iter().find(|file| file.path == "roles/nearmetal/tasks/prepare.yml").unwrap();
+    let condition = tasks.text.lines().find(|line| line.contains("in nearmetal_before.stdout")).unwrap();
+    let words = condition.split('"').nth(1).unwrap();
+    assert!(verification.to_string().contains(words), "{words}: {verification}");
+    assert_eq!(verification.waiting(), 1);
 }
 
 #[test]

@@ -173,6 +173,9 @@ fn numbers_are_those_given_and_else_the_lowest_that_are_free() {
 fn of_iothreads_that_share_a_disk_one_is_left_and_told() {
     let exported = exported(&tuned());
     assert!(whole(&exported).contains("iothread=1"), "{}", whole(&exported));
+    let hook = exported.files.iter().find(|file| file.path == "alpha/nearmetal-100.sh").unwrap();
+    assert!(hook.text.contains("\t\t\t0) pus=3 ;;\n\t\t\tesac"), "{}", hook.text);
+    assert!(hook.text.contains("if [ \"$iothreads\" != 1 ]; then"), "{}", hook.text);
     let limits: Vec<String> = exported.limits.iter().map(|limit| limit.line()).collect();
     for what in ["halt polling", "iothreads 1 to 2 share its queues"] {
         assert!(limits.iter().any(|line| line.contains(what)), "{what}: {limits:?}");

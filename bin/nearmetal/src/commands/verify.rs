@@ -95,14 +95,14 @@ pub(crate) fn verify(args: Args, printer: &mut Printer) -> anyhow::Result<ExitSt
     let mut found = Found::default();
     let status =
         run(&args, &mut found, printer).unwrap_or_else(|error| refuse_beside(printer, error, &args.state.journal()));
-    // What has begun meanwhile may be all that was seen.
+    let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());
+    // What has begun meanwhile may be all that was seen, and found.
     if let Some(at_work) = at_work() {
         printer.important(&format!("{at_work}: what was found is not written"));
         return Ok(ExitStatus::Done);
     }
     // Each is tried, whatever became of the other and of reading back. The file is written also where nothing could be read
     // back: one of yesterday would go on saying that all is well.
-    let findings = outputs.textfile.as_ref().and_then(|_| drift::findings());
     let results = [
         outputs.write_figures(
             found.is_all.then_some(found.verifications.as_slice()),
@@ -158,6 +158,7 @@ fn run(args: &Args, found: &mut Found, printer: &mut Printer) -> Result<ExitStat
     }
     let kernel = HostFs::live();
     let mut libvirt = Libvirt::open(None)?;
+    in_force.reach_libvirt(&mut libvirt)?;
     let effort = Effort {
         read_in_guest: !args.no_load,
         agent: (args.agent_timeout > 0).then(|| Duration::from_secs(args.agent_timeout)),

@@ -1,13 +1,13 @@
 //! Whether cures made earlier still hold: one check for each change.
 
-use nearmetal_domain::DomainXml;
+use nearmetal_domain::{DefinitionEdit, DomainXml};
 use nearmetal_rules::{Cure, Scope};
 
 use super::CureList;
 use crate::ChangeError;
 use crate::change::Change;
 use crate::instance::{Instance, is_same};
-use crate::journal::{Step, Transaction, changed_later};
+use crate::journal::{Step, Transaction, steps_later};
 use crate::kernel::persistent_pages;
 use crate::machine::Machine;
 use crate::perform::stored_definition;
@@ -17,12 +17,14 @@ use crate::verify::{Check, CheckKind, VERIFICATION_SCHEMA, Verification};
 use crate::{modules, timestamp};
 
 /// Looks at everything a transaction of cures changed that no later one of `all` has changed again; `None` for one that is not of
-/// cures, or has nothing left. Of a definition each looks at its own edits: a later one leaves those that are not its own.
+/// cures, or has nothing left. Of a definition each looks at those of its edits that the newest later one of that domain has, too:
+/// a plan or another fix has decided anew on the others.
 pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transaction]) -> Option<Verification> {
     let list = transaction.header.purpose.cures()?;
-    let later = changed_later(transaction, all);
-    let steps = transaction.steps.iter().filter(|step| !later.iter().any(|change| sets_the_same(&step.change, change)));
-    let checks: Vec<Check> = steps.filter_map(|step| check(machine, list, step)).collect();
+    let later = steps_later(transaction, all);
+    let again = |step: &&Step| later.iter().any(|other| sets_the_same(&step.change, &other.change));
+    let steps = transaction.steps.iter().filter(|step| !again(step));
+    let checks: Vec<Check> = steps.filter_map(|step| check(machine, list, step, &later)).collect();
     (!checks.is_empty()).then(|| Verification {
         schema: VERIFICATION_SCHEMA.to_owned(),
         guest: format!("fixes of transaction {}", transaction.number()),
@@ -45,7 +47,7 @@ fn sets_the_same(earlier: &Change, later: &Change) -> bool {
     }
 }
 
-fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Check> {
+fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step, later: &[&Step]) -> Option<Check> {
     let change = &step.change;
     let subject = change.object();
     let outcome = match change {
@@ -88,8 +90,12 @@ fn check(machine: &mut Machine<'_>, list: &CureList, step: &Step) -> Option<Chec
             }
         }
         Change::DefineDomain { domain, .. } => {
+            let edits = edits_left(list, domain, later);
+            if edits.is_empty() {
+                return None;
+            }
             let subject = format!("stored definition of `{domain}`");
-            let found = stored_definition(machine, domain).map(|xml| missing(list, domain, xml.as_deref()));
+            let found = stored_definition(machine, domain).map(|xml| missing(&edits, xml.as_deref()));
             compared(CheckKind::StoredDefinition, subject, AS_CURED, found, |found| found == AS_CURED)
         }
         // Cures make no domains, start and stop none, and leave functions and drivers alone.
@@ -123,18 +129,40 @@ fn compared(
     }
 }
 
+/// A domain's edits, each with its rule, without those that the newest later definition of it does not have.
+fn edits_left<'a>(list: &'a CureList, domain: &str, later: &[&Step]) -> Vec<(&'a str, &'a DefinitionEdit)> {
+    let own = |scope: &Scope| matches!(scope, Scope::Domain { name, .. } if name == domain);
+    let mut edits: Vec<(&str, &DefinitionEdit)> = Vec::new();
+    for object in list.objects.iter().filter(|object| own(&object.scope)) {
+        edits.extend(object.cures.iter().filter_map(|cure| match cure {
+            Cure::Definition(edit) => Some((object.rule.as_str(), edit)),
+            _ => None,
+        }));
+    }
+    let newest = later.iter().rev().find_map(|step| match &step.change {
+        Change::DefineDomain { domain: other, new_xml, .. } if other == domain => {
+            Some(step.found.as_deref().unwrap_or(new_xml))
+        }
+        _ => None,
+    });
+    if let Some(Ok(xml)) = newest.map(DomainXml::parse) {
+        edits.retain(|(_, edit)| holds(&xml, edit));
+    }
+    edits
+}
+
+/// Whether a definition has what an edit makes.
+fn holds(xml: &DomainXml, edit: &DefinitionEdit) -> bool {
+    matches!(xml.clone().edit(edit), Ok(false))
+}
+
 /// [`AS_CURED`], or the rules whose edits somebody has undone.
-fn missing(list: &CureList, domain: &str, xml: Option<&str>) -> String {
+fn missing(edits: &[(&str, &DefinitionEdit)], xml: Option<&str>) -> String {
     let Some(Ok(xml)) = xml.map(DomainXml::parse) else { return "no definition".to_owned() };
     let mut rules: Vec<&str> = Vec::new();
-    let own = |scope: &Scope| matches!(scope, Scope::Domain { name, .. } if name == domain);
-    for object in list.objects.iter().filter(|object| own(&object.scope)) {
-        let holds = |cure: &Cure| match cure {
-            Cure::Definition(edit) => matches!(xml.clone().edit(edit), Ok(false)),
-            _ => true,
-        };
-        if !object.cures.iter().all(holds) && !rules.contains(&object.rule.as_str()) {
-            rules.push(&object.rule);
+    for (rule, _) in edits.iter().filter(|(_, edit)| !holds(&xml, edit)) {
+        if !rules.contains(rule) {
+            rules.push(rule);
         }
     }
     if rules.is_empty() { AS_CURED.to_owned() } else { format!("without the fix of {}", rules.join(", ")) }

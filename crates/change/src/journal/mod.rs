@@ -13,8 +13,8 @@ mod transaction;
 
 pub use lock::{AtWork, Work, WriterLock};
 pub use record::{Header, JOURNAL_SCHEMA, Purpose, Record};
-pub(crate) use transaction::changed_later;
 pub use transaction::{State, Step, Transaction};
+pub(crate) use transaction::{changed_later, steps_later};
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

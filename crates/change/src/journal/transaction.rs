@@ -175,7 +175,11 @@ fn json<T: serde::de::DeserializeOwned>(value: &str) -> Result<T, String> {
 
 /// What later transactions in force, of `all`, have changed.
 pub(crate) fn changed_later<'a>(transaction: &Transaction, all: &'a [Transaction]) -> Vec<&'a Change> {
+    steps_later(transaction, all).into_iter().map(|step| &step.change).collect()
+}
+
+/// The steps of later transactions in force, of `all`, as far as they are made and not undone; the newest last.
+pub(crate) fn steps_later<'a>(transaction: &Transaction, all: &'a [Transaction]) -> Vec<&'a Step> {
     let later = all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force());
-    let steps = later.flat_map(|other| &other.steps).filter(|step| step.done && !step.undone);
-    steps.map(|step| &step.change).collect()
+    later.flat_map(|other| &other.steps).filter(|step| step.done && !step.undone).collect()
 }

@@ -1,6 +1,6 @@
 //! Cures: what becomes of each object, what is done, and how it is taken back.
 //!
-//! A little over 500 lines, since all of it stands on one host with its findings.
+//! Over 500 lines, since all of it stands on one host with its findings.
 
 use nearmetal_domain::{DefinitionEdit, DomainXml};
 use nearmetal_host::files;
@@ -516,6 +516,32 @@ fn what_a_later_fix_sets_again_is_no_longer_the_earlier_ones() {
     assert!(held(&mut stage.machine(), &all[0], &all).is_none(), "all that it changed was changed again");
     let last = held(&mut stage.machine(), &all[1], &all).unwrap();
     assert_eq!((last.mismatches(), last.checks.len()), (0, 1), "{last}");
+}
+
+#[test]
+fn what_a_later_definition_has_otherwise_was_decided_anew_and_is_no_longer_the_earlier_fixs() {
+    let mut stage = stage();
+    let emulator = |pus: &str| {
+        finding("d-pin", domain_scope(Which::Defined), &[Cure::attribute("cputune/emulatorpin", "cpuset", pus)])
+    };
+    let cache = finding("c-stored", domain_scope(Which::Defined), &[cache_none()]);
+    for findings in [vec![emulator("3"), cache], vec![emulator("2")], vec![emulator("3")]] {
+        cure_all(&mut stage, findings, &Faults::none()).unwrap();
+    }
+    let all = stage.journal().transactions().unwrap();
+    let seen = |stage: &mut Stage, which: usize, of: usize| {
+        let found = held(&mut stage.machine(), &all[which], &all[..of])?;
+        Some((found.mismatches(), found.checks[0].found.clone().unwrap()))
+    };
+    assert_eq!(seen(&mut stage, 0, 3), Some((0, "as cured".to_owned())), "the last has both");
+    assert_eq!(seen(&mut stage, 1, 3), None, "all that it set was set again");
+    // The same with a definition that has the emulator thread elsewhere.
+    let elsewhere = stage.snapshot().stored.replace("<emulatorpin cpuset='3'/>", "<emulatorpin cpuset='2'/>");
+    stage.hypervisor.define(&elsewhere).unwrap();
+    assert_eq!(seen(&mut stage, 0, 2), Some((0, "as cured".to_owned())), "the second decided on the emulator thread");
+    let undone = stage.snapshot().stored.replace("cache='none'", "cache='writeback'");
+    stage.hypervisor.define(&undone).unwrap();
+    assert_eq!(seen(&mut stage, 0, 2), Some((1, "without the fix of c-stored".to_owned())));
 }
 
 #[test]

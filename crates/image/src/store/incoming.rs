@@ -1,13 +1,13 @@
 //! An image on its way: `.incoming/HASH`. What is in it proves itself, so that no record is kept of how far it came.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nearmetal_host::files::{self, FileError};
-use rustix::fs::{FallocateFlags, Mode};
+use rustix::fs::FallocateFlags;
 
 use super::reuse::{Reuse, set_bits};
 use super::transfers::{self, Progress};
@@ -74,11 +74,21 @@ impl Incoming {
             let path = path.clone();
             move |source| IncomingError::Io { action, path, source }
         };
-        // What was put aside, or finished but for its name, is read-only.
-        let _ = rustix::fs::chmod(&path, Mode::from_raw_mode(0o600));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let open =
+            |write| OpenOptions::new().read(true).write(write).create(write).truncate(false).mode(0o600).open(&path);
+        let mut file = open(true);
+        if file.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+            // What was put aside, or finished but for its name, is read-only. Who has it may change that, and nobody else: another push
+            // may be about to give it its name.
+            let begun = open(false).map_err(io("open"))?;
+            if !is_taken(&begun, &path)? {
+                return Err(IncomingError::Busy(path));
+            }
+            begun.set_permissions(Permissions::from_mode(0o600)).map_err(io("set the permissions of"))?;
+            file = open(true);
+        }
         let file = file.map_err(io("open"))?;
-        if !files::try_lock(&file, &path)? {
+        if !is_taken(&file, &path)? {
             return Err(IncomingError::Busy(path));
         }
         let metadata = file.metadata().map_err(io("look at"))?;
@@ -202,6 +212,16 @@ impl Incoming {
         let directory = files::open(self.store.directory())?;
         directory.sync_all().map_err(io("write the directory of"))
     }
+}
+
+/// Takes an image on its way for this process; false if another has it, or gave it its final name since it was opened.
+fn is_taken(file: &File, path: &Path) -> Result<bool, FileError> {
+    let inode = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    let is_there = || match (files::metadata(path), file.metadata()) {
+        (Ok(there), Ok(own)) => inode(&there) == inode(&own),
+        _ => false,
+    };
+    Ok(files::try_lock(file, path)? && is_there())
 }
 
 /// Puts a damaged image aside, to take from it what still proves right.

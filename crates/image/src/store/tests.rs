@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::incoming::{Found, Incoming, IncomingError, put_aside};
 use super::*;
 use crate::hash::{BLOCK, PIECE};
@@ -125,6 +127,21 @@ fn a_second_push_of_the_same_image_is_refused_while_the_first_one_runs() {
     let _first = open(&store, &manifest);
     let second = Incoming::open(&store, &manifest.id(), manifest.length(), manifest.data_bytes());
     assert!(matches!(second, Err(IncomingError::Busy(_))));
+}
+
+#[test]
+fn a_second_push_leaves_the_image_that_the_first_one_is_about_to_name_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::at(directory.path());
+    let manifest = manifest(&content(0));
+    let first = open(&store, &manifest);
+    // As it is at the end of the first one, while it is written to the disk.
+    first.file().set_permissions(PermissionsExt::from_mode(0o444)).unwrap();
+    let second = Incoming::open(&store, &manifest.id(), manifest.length(), manifest.data_bytes());
+    assert!(matches!(second, Err(IncomingError::Busy(_))));
+    assert_eq!(first.file().metadata().unwrap().mode() & 0o777, 0o444);
+    drop(first);
+    assert!(open(&store, &manifest).is_resumed(), "once the first one is gone, the next takes it up");
 }
 
 #[test]

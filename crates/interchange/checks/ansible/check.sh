@@ -17,13 +17,19 @@ carried_out() {
 	cp -r "$work/ansible/host" "$at"
 	mkdir -p "$at/programs" "$at/installed"
 	for program in nearmetal-libvirt nearmetal-probe; do printf '#!/bin/sh\n' >"$at/programs/$program"; done
-	# Nothing is in force at first: `verify` says so until `apply` was called.
+	# Nothing is in force at first: `verify` says so until `apply` was called; then it says what `--live-only` left.
 	cat >"$at/programs/nearmetal" <<-END
 		#!/bin/sh
 		echo "\$1 \$2" >>"$at/asked"
 		case \$1 in
-		verify) [ -e "$at/applied" ] ;;
-		apply) [ "\$2" = --dry-run ] || : >"$at/applied" ;;
+		verify) [ -e "$at/applied" ] && cat "$at/applied" ;;
+		apply)
+			case " \$* " in
+			*' --dry-run '*) ;;
+			*' --live-only '*) echo "page size: takes effect at the guest's next start" >"$at/applied" ;;
+			*) : >"$at/applied" ;;
+			esac
+			;;
 		rollback) rm "$at/applied" ;;
 		esac
 	END
@@ -36,10 +42,15 @@ carried_out() {
 	cmp "$at/plan/plan.json" "$at/plans/kvm7.json"
 	play # in force already: nothing is applied again
 	play --tags rollback
-	printf '%s\n' 'verify --plan' 'apply --dry-run' 'apply --yes' 'verify --plan' 'verify --plan' 'verify --plan' \
-		'rollback --plan' >"$at/wanted"
+	play -e '{"nearmetal_apply_options": ["--live-only"]}'
+	play # what waits is left to wait
+	play -e '{"nearmetal_apply_options": ["--restart"]}'
+	play -e '{"nearmetal_apply_options": ["--restart"]}' # nothing waits any more
+	applied='verify --plan\napply --dry-run\napply --yes\nverify --plan\n'
+	looked='verify --plan\nverify --plan\n'
+	printf %b "$applied$looked" 'rollback --plan\n' "$applied$looked" "$applied$looked" >"$at/wanted"
 	diff -u "$at/wanted" "$at/asked"
-	echo "applied once, verified, rolled back"
+	echo "applied once, verified, rolled back; a restart that was due done once"
 }
 
 if ! has python3; then

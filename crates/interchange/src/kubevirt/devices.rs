@@ -5,6 +5,7 @@ use nearmetal_place::FunctionKind;
 use nearmetal_units::PciAddress;
 use serde_json::{Map, Value, json};
 
+use super::shared::Shared;
 use crate::Limit;
 use crate::guests::Guest;
 use crate::names::{Taken, dns_label, one_line};
@@ -17,14 +18,13 @@ pub(super) struct Parts {
 }
 
 /// The devices of a guest; `vm` is its name in Kubernetes.
-pub(super) fn devices(guest: &Guest<'_>, vm: &str, limits: &mut Vec<Limit>) -> Parts {
+pub(super) fn devices(guest: &Guest<'_>, vm: &str, shared: &mut Shared, limits: &mut Vec<Limit>) -> Parts {
     let mut taken = Taken::default();
     let (mut disks, mut volumes) = (Vec::new(), Vec::new());
     let (mut interfaces, mut networks, mut host_devices) = (Vec::new(), Vec::new(), Vec::new());
     for disk in &guest.facts.disks {
         let name = taken.free(dns_label(&disk.target, "disk"), 40);
-        // Room for the target's name behind that of the VM: names of claims are DNS labels too.
-        let claim = format!("{}-{name}", vm.chars().take(60 - name.len().min(40)).collect::<String>());
+        let claim = shared.claim(vm, &name);
         if let Some(entry) = self::disk(guest, disk, &name, &claim, limits) {
             disks.push(entry);
             volumes.push(json!({ "name": name, "persistentVolumeClaim": { "claimName": claim } }));
@@ -32,7 +32,7 @@ pub(super) fn devices(guest: &Guest<'_>, vm: &str, limits: &mut Vec<Limit>) -> P
     }
     for interface in guest.facts.interfaces.iter().filter(|interface| interface.kind != "hostdev") {
         let name = taken.free(format!("net{}", interfaces.len()), 40);
-        if let Some((entry, network)) = self::interface(guest, interface, &name, limits) {
+        if let Some((entry, network)) = self::interface(guest, interface, &name, shared, limits) {
             interfaces.push(entry);
             networks.push(network);
         }
@@ -43,7 +43,8 @@ pub(super) fn devices(guest: &Guest<'_>, vm: &str, limits: &mut Vec<Limit>) -> P
         match &device.kind {
             FunctionKind::NetworkVirtual { mac, vlan } => {
                 let name = taken.free(format!("vf-{label}"), 40);
-                let definition = format!("sriov-node-{place}");
+                let network = format!("{place} {vlan:?}");
+                let definition = shared.network("sriov", &network, format!("sriov-node-{place}"));
                 let mut entry = json!({ "name": name, "sriov": {} });
                 if let Some(mac) = mac {
                     entry["macAddress"] = json!(mac.to_string());
@@ -175,6 +176,7 @@ fn interface(
     guest: &Guest<'_>,
     interface: &InterfaceFacts,
     name: &str,
+    shared: &mut Shared,
     limits: &mut Vec<Limit>,
 ) -> Option<(Value, Value)> {
     let source = interface.source.clone().unwrap_or_default();
@@ -207,7 +209,7 @@ fn interface(
     }
     match interface.kind.as_str() {
         "bridge" | "network" | "direct" => {
-            let definition = dns_label(&source, "network");
+            let definition = shared.network(&interface.kind, &source, dns_label(&source, "network"));
             entry.insert("bridge".to_owned(), json!({}));
             limits.push(Limit::of(
                 guest,

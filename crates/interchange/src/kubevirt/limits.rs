@@ -54,20 +54,39 @@ pub(super) fn of_guest(guest: &Guest<'_>, name: &str) -> Vec<Limit> {
             "compare after the start: `virsh vcpupin` in the virt-launcher pod; only the number, and with \
              topologyManagerPolicy the node, are kept",
         );
-        if placement.memory.page_size.is_none() {
-            limit(
-                "memory nodes",
-                guest.nodes().to_string(),
-                "guestMappingPassthrough needs hugepages, which the plan does not give",
-                "plan it with hugepages, or rely on memoryManagerPolicy Static",
-            );
-        }
     } else if !placement.vcpus.is_empty() {
         limit(
             "vCPU pins",
             guest.pins_text(),
             "dedicatedCpuPlacement gives each vCPU a PU of its own, and these share theirs",
             "keep shared VMs on the kubelet's shared pool; nothing pins them there",
+        );
+    }
+    let nodes = guest.nodes();
+    let lost = if !guest.is_one_to_one() {
+        Some((
+            "guestMappingPassthrough needs a PU for each vCPU, which the plan does not give",
+            "plan it with PUs of its own and hugepages; nothing keeps the memory of shared VMs on a node there",
+        ))
+    } else if placement.memory.page_size.is_none() {
+        Some((
+            "guestMappingPassthrough needs hugepages, which the plan does not give",
+            "plan it with hugepages, or rely on memoryManagerPolicy Static",
+        ))
+    } else {
+        None
+    };
+    if let Some((why, by_hand)) = lost.filter(|_| !nodes.is_empty()) {
+        limit("memory nodes", nodes.to_string(), why, by_hand);
+    }
+    if guest.is_uefi() {
+        let nvram = guest.facts.boot.nvram.as_ref();
+        limit(
+            "UEFI",
+            nvram.map_or_else(String::new, |nvram| format!("with its variables in {nvram}")),
+            "KubeVirt makes its variables anew at each start, and the manifest asks for firmware without secure boot",
+            "add `\"persistent\": true` beside `secureBoot` to keep them; if it boots with secure boot, set that to true and enable \
+             `domain.features.smm`, which KubeVirt requires for it",
         );
     }
     if !placement.emulator.is_empty() {

@@ -6,12 +6,14 @@
 
 mod devices;
 mod limits;
+mod shared;
 
 use serde_json::{Map, Value, json};
 
 use crate::guests::{Guest, Host};
 use crate::names::{Taken, dns_label, file_name, is_label_value};
 use crate::{Exported, Limit};
+use shared::Shared;
 
 /// Labels and annotations of ours; a prefix of a key is a DNS name.
 const PREFIX: &str = "nearmetal";
@@ -22,11 +24,12 @@ const LONGEST_NAME: usize = 63;
 pub(crate) fn export(hosts: &[Host<'_>]) -> Exported {
     let mut exported = Exported::default();
     let (mut names, mut directories) = (Taken::default(), Taken::default());
+    let mut shared = Shared::default();
     for host in hosts {
         let directory = directories.free(file_name(host.name, "host"), 100);
         for guest in &host.guests {
             let name = names.free(dns_label(guest.name, "vm"), LONGEST_NAME);
-            let (manifest, limits) = manifest(guest, &name);
+            let (manifest, limits) = manifest(guest, &name, &mut shared);
             let text = serde_json::to_string_pretty(&manifest).unwrap_or_default() + "\n";
             exported.add(format!("{directory}/{name}.json"), text);
             exported.limits.extend(limits);
@@ -37,14 +40,14 @@ pub(crate) fn export(hosts: &[Host<'_>]) -> Exported {
 }
 
 /// One manifest, and what it cannot say.
-fn manifest(guest: &Guest<'_>, name: &str) -> (Value, Vec<Limit>) {
+fn manifest(guest: &Guest<'_>, name: &str, shared: &mut Shared) -> (Value, Vec<Limit>) {
     let mut limits = limits::of_guest(guest, name);
-    let devices = devices::devices(guest, name, &mut limits);
+    let devices = devices::devices(guest, name, shared, &mut limits);
     let mut domain = Map::new();
     domain.insert("cpu".to_owned(), cpu(guest, &mut limits));
     domain.insert("memory".to_owned(), memory(guest, &mut limits));
     domain.insert("machine".to_owned(), json!({ "type": "q35" }));
-    if guest.facts.boot.firmware.as_deref() == Some("efi") || guest.facts.boot.loader.is_some() {
+    if guest.is_uefi() {
         domain.insert("firmware".to_owned(), json!({ "bootloader": { "efi": { "secureBoot": false } } }));
     }
     // A thread for each disk that asks for one; without any, the thread all disks share.

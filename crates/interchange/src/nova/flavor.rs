@@ -132,6 +132,10 @@ fn memory(guest: &Guest<'_>, set: &mut impl FnMut(&str, String), limits: &mut Ve
             limits.push(Limit::of(guest, "memory nodes", planned, why, by_hand));
         } else {
             set("hw:numa_nodes", "1".to_owned());
+            if !placement.memory.nodes.is_empty() {
+                let (why, by_hand) = ("Nova chooses the node", "compare after the start: `virsh numatune`");
+                limits.push(Limit::of(guest, "memory nodes", &placement.memory.nodes, why, by_hand));
+            }
         }
         return;
     }

@@ -128,6 +128,14 @@ fn of_guest(guest: &Guest<'_>, flavor: &str) -> Vec<Limit> {
             "nothing to do: nova.conf lists those of the plan; compare with `virsh vcpupin`",
         );
     }
+    if !placement.emulator.is_empty() {
+        limit(
+            "emulator thread",
+            format!("on PUs {}", placement.emulator),
+            "Nova lets it run on all of cpu_shared_set, which serves every guest of the host, or on the PUs of the vCPUs",
+            "pin it by hand after the start: `virsh emulatorpin`",
+        );
+    }
     for (number, pus) in placement.iothreads.iter().enumerate() {
         limit(
             &format!("iothread {}", number + 1),
@@ -164,7 +172,7 @@ fn of_guest(guest: &Guest<'_>, flavor: &str) -> Vec<Limit> {
             &format!("make the port: `openstack port create --vnic-type direct{mac} …`{vlan}"),
         );
     }
-    if guest.facts.boot.firmware.as_deref() == Some("efi") || guest.facts.boot.loader.is_some() {
+    if guest.is_uefi() {
         let by_hand = "openstack image set --property hw_firmware_type=uefi IMAGE";
         limit("UEFI", String::new(), "it is a property of the image", by_hand);
     }

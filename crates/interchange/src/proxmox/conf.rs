@@ -61,7 +61,7 @@ pub(super) fn conf(guest: &Guest<'_>, number: u32) -> (String, Vec<Limit>) {
     if guest.facts.boot.is_q35() {
         line("machine", "q35");
     }
-    if guest.facts.boot.firmware.as_deref() == Some("efi") || guest.facts.boot.loader.is_some() {
+    if guest.is_uefi() {
         line("bios", "ovmf");
         let by_hand = "add it: `qm set VMID --efidisk0 STORAGE:1,efitype=4m`";
         limits.push(Limit::of(guest, "UEFI variables", "", "Proxmox keeps them on a disk of its own", by_hand));

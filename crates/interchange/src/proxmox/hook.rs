@@ -76,10 +76,14 @@ fi
     )
 }
 
-/// PUs of the iothread of each disk that has one: Proxmox makes one a disk.
+/// PUs of the iothread of each disk that has one: Proxmox makes one a disk. Of several that share a disk the first is left; one that
+/// the plan does not place runs where the emulator thread does.
 fn of_disks<'a>(guest: &'a Guest<'_>) -> Vec<&'a CpuSet> {
-    let numbers = with_iothreads(guest).filter_map(|disk| disk.driver.iothread);
-    numbers.filter_map(|number| guest.placement.iothreads.get((number as usize).checked_sub(1)?)).collect()
+    let placement = guest.placement;
+    let planned = |number: u32| placement.iothreads.get((number as usize).checked_sub(1)?);
+    let numbers = with_iothreads(guest)
+        .map(|disk| disk.driver.iothread.or_else(|| disk.driver.iothread_mapping.first().copied()));
+    numbers.map(|number| number.and_then(planned).unwrap_or(&placement.emulator)).collect()
 }
 
 /// Lines that choose a set by a counter; more threads than sets begin with the first again.

@@ -235,7 +235,10 @@ impl World for Here<'_> {
     }
 
     fn write(&mut self, known: Option<&[Verification]>, after_round: bool) -> bool {
-        let ended = self.in_force().and_then(|in_force| read_back::all_ended(&in_force.all));
+        let ended = self.in_force().and_then(|in_force| {
+            read_back::all_ended(&in_force.all)?;
+            in_force.reach_libvirt(&mut self.libvirt)
+        });
         let known = self.told(ended).and(known);
         if after_round || known.is_none() {
             self.round_ended = SystemTime::now();

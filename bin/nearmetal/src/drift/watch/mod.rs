@@ -111,7 +111,7 @@ trait World {
     fn tell(&mut self, why: Why, verifications: &[Verification]);
 
     /// Writes the figures of all that is known, and after a round has the doctor look. `None` where not even what is in force
-    /// is known. Whether what is in force was read back to its end.
+    /// is known. Whether what is in force was read back to its end: not where libvirt does not answer.
     fn write(&mut self, known: Option<&[Verification]>, after_round: bool) -> bool;
 
     /// What the doctor found, for the figures.
@@ -236,6 +236,10 @@ impl Watch {
             Notice::Devices => self.schedule.devices_changed(now),
             Notice::Deaf(text) => world.say(&text),
             Notice::Findings(found) => {
+                // What another nearmetal does may be all that was found: what was found before stands until the next look.
+                if !matches!(world.at_work(), Ok(None)) {
+                    return;
+                }
                 world.examined(found);
                 if self.known.is_some() {
                     self.write(world, false);

@@ -71,6 +71,8 @@ enum Action {
     WriterEnds,
     /// Whether another nearmetal works cannot be read any more.
     WriterUnknown,
+    /// The doctor has looked.
+    Examined,
     Stop,
 }
 
@@ -99,6 +101,8 @@ struct Night {
     free_since: Duration,
     told: Vec<Told>,
     figures: Vec<(Duration, BTreeMap<String, bool>)>,
+    /// When the doctor's findings were taken for the figures.
+    examined: Vec<Duration>,
     looks: Vec<(Duration, String)>,
     patience: Vec<(Duration, String, Patience)>,
     /// How long a look takes.
@@ -135,6 +139,7 @@ impl Night {
             free_since: Duration::ZERO,
             told: Vec::new(),
             figures: Vec::new(),
+            examined: Vec::new(),
             looks: Vec::new(),
             patience: Vec::new(),
             look: LOOK,
@@ -175,6 +180,7 @@ impl Night {
             }
             Action::Flicker(name) => self.flickers = Some(name),
             Action::WriterUnknown => self.writer_unknown = true,
+            Action::Examined => self.notices.push_back(Notice::Findings(None)),
             Action::Spoil(name) | Action::Repair(name) => {
                 let cpus = if matches!(action, Action::Spoil(_)) { "7" } else { "2" };
                 let live = self.runs(name);
@@ -307,7 +313,9 @@ impl World for Night {
         true
     }
 
-    fn examined(&mut self, _: Option<Box<Examination>>) {}
+    fn examined(&mut self, _: Option<Box<Examination>>) {
+        self.examined.push(self.clock);
+    }
 
     fn say(&mut self, _: &str) {}
 }
@@ -512,6 +520,23 @@ fn nothing_is_looked_at_while_another_nearmetal_works_and_everything_afterwards(
         |from, to| night.looks.iter().filter(|(at, _)| *at > milliseconds(from) && *at < milliseconds(to)).count();
     assert_eq!(between(60_000, 300_000), 0);
     assert!(between(300_000, 306_000) >= GUESTS.len(), "{:?}", night.looks);
+}
+
+#[test]
+fn what_the_doctor_finds_while_another_nearmetal_works_is_not_written() {
+    let script = vec![
+        (milliseconds(50_000), Action::Examined),
+        (milliseconds(60_000), Action::WriterBegins),
+        (milliseconds(62_000), Action::Examined),
+        (milliseconds(300_000), Action::WriterEnds),
+        (milliseconds(320_000), Action::Examined),
+        (milliseconds(330_000), Action::Stop),
+    ];
+    let mut night = Night::new(script);
+    keep(&mut night, PERIOD).unwrap();
+    assert_eq!(night.examined, [milliseconds(50_000), milliseconds(320_000)]);
+    let written = night.figures.iter().filter(|(at, _)| *at > milliseconds(60_000) && *at < milliseconds(300_000));
+    assert_eq!(written.count(), 0, "{:?}", night.figures);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_host::{Entry, Host, HostFs, MemoryTree};
+use nearmetal_host::{Entry, Host, HostFs, MemoryTree, ledger};
 
 use crate::CaptureError;
 use crate::mask::{Mask, is_secret_name};
@@ -10,14 +10,16 @@ use crate::mask::{Mask, is_secret_name};
 /// Reads a machine and gives what was read, as a tree to [`crate::write`]; and the model it makes.
 ///
 /// Serial numbers, MAC and other hardware addresses, and secrets on QEMU's command lines are masked unless `unmasked`:
-/// equal ones stay equal, so that what hangs together can still be seen. Command lines of processes that are no guests
-/// are never kept.
+/// equal ones stay equal, so that what hangs together can still be seen. Of guests the names of their open files are kept.
+/// Command lines of processes that are no guests are never kept.
 ///
 /// # Errors
 /// More was read than a capture may hold.
 pub fn collect(fs: HostFs, unmasked: bool) -> Result<(MemoryTree, Host), CaptureError> {
     let fs = fs.recorded();
     let host = Host::read(&fs);
+    // Who holds which device is read of the processes, and no part of the host.
+    ledger::read(&fs, &host);
     let mut tree = fs.into_record().map_err(CaptureError::Record)?;
     forget_bystanders(&mut tree, &host.guests.iter().map(|guest| guest.pid).collect());
     if !unmasked {

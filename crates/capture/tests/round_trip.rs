@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use nearmetal_capture::{collect, from_bytes, open, write};
-use nearmetal_host::{Entry, Host, HostFs, MemoryTree, files, tree_text};
+use nearmetal_host::{Entry, Host, HostFs, MemoryTree, files, ledger, tree_text};
 use tempfile::TempDir;
 
 /// Every fixture of the host crate, unpacked: one text file each, as its README says.
@@ -88,6 +88,40 @@ fn facts_outside_sys_and_proc_and_what_is_not_there_are_in_the_capture() {
     let (before, after) = through_a_file(HostFs::of_tree(tree, "no tuned"), false);
     assert_eq!(before.system.tuned, Some(nearmetal_host::TunedProfile::Absent));
     same(&before, &after);
+}
+
+#[test]
+fn who_holds_which_function_is_in_the_capture() {
+    let mut tree = MemoryTree::new();
+    let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+    let link = |target: &str| Entry::Link(target.to_owned());
+    let function = "/sys/bus/pci/devices/0000:41:00.1";
+    for (path, entry) in [
+        ("/proc/9/cmdline", file("qemu-system-x86_64\0-name\0guest=db\0")),
+        ("/proc/9/task/9/comm", file("qemu-system-x86\n")),
+        ("/proc/9/fd/7", link("/dev/vfio/devices/vfio3")),
+        ("/proc/9/fdinfo/7", file("flags:\t02\n")),
+        ("/proc/9/fd/8", link("socket:[4711]")),
+        ("/proc/9/fdinfo/8", file("flags:\t02\n")),
+        (&format!("{function}/class"), file("0x020000\n")),
+        (&format!("{function}/vendor"), file("0x8086\n")),
+        (&format!("{function}/device"), file("0x10ca\n")),
+        (&format!("{function}/driver"), link("../../../../bus/pci/drivers/vfio-pci")),
+        (&format!("{function}/iommu_group"), link("../../../../kernel/iommu_groups/17")),
+        (&format!("{function}/vfio-dev/vfio3/dev"), file("511:3\n")),
+    ] {
+        tree.put(path, entry).unwrap();
+    }
+    let held = |fs: &HostFs| {
+        let ledger = ledger::read(fs, &Host::read(fs));
+        assert_eq!(ledger.unseen, []);
+        ledger.held_by(9).map(|function| function.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(held(&HostFs::of_tree(tree.clone(), "machine")), ["0000:41:00.1"]);
+    let (captured, _) = collect(HostFs::of_tree(tree, "machine"), false).unwrap();
+    let mut bytes = Vec::new();
+    write(&captured, false, &mut bytes).unwrap();
+    assert_eq!(held(&from_bytes("capture", &bytes).unwrap()), ["0000:41:00.1"]);
 }
 
 #[test]

@@ -139,6 +139,10 @@ impl<'a> Judge<'a> {
                 self.breach(format!("{name} asked for {cells} even cells"));
             }
         }
+        let whole = |cell: &CellPlacement| cell.vcpus > 0 && cell.memory.get() > 0;
+        if vm.numa == GuestNuma::Mirror && !stays && !placement.cells.iter().all(whole) {
+            self.breach(format!("{name} sees its nodes, and has vCPUs or memory alone on one"));
+        }
         if let Some(current) = vm.current.as_ref().filter(|_| !vm.movable) {
             if current.host == placement.host && !stays {
                 return;

@@ -146,7 +146,7 @@ fn suits(state: &State<'_>, constructor: &mut Constructor, vm: usize, assign: &A
         && constructor.allowed.host(host)
         && assign.pieces.iter().all(|piece| constructor.allowed.node(piece.node as usize));
     let even = match shape.cells {
-        Cells::Free => true,
+        Cells::Free => shape.can_show(&assign.pieces),
         Cells::Fixed(count) => {
             let mut asked: Vec<(u32, u64)> = (0..count).map(|cell| shape.cell(cell, count)).collect();
             let mut there: Vec<(u32, u64)> = assign.pieces.iter().map(|piece| (piece.vcpus, piece.pages)).collect();

@@ -1,7 +1,10 @@
 //! What a host has left to give, from its model.
 
+use std::collections::BTreeMap;
+
+use nearmetal_host::assignable::{self, Obstacle};
 use nearmetal_host::ledger::Ledger;
-use nearmetal_host::{Host, NumaNode};
+use nearmetal_host::{Host, NumaNode, PciDevice};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use crate::model::{CoreSupply, DeviceKind, DeviceSupply, FleetHost, NodeSupply, PoolSupply};
@@ -25,12 +28,21 @@ impl Default for Reserve {
     }
 }
 
+/// Functions that are meant for a VM, with a number for each such VM.
+pub(crate) type Meant = BTreeMap<PciAddress, usize>;
+
 impl FleetHost {
-    /// From a host and what its ledger says others hold. PUs that are offline or isolated from the scheduler are left
-    /// out, and so are those a vCPU is bound to and devices in use; memory is what is free now.
+    /// From a host and what its ledger says others hold. PUs that are offline, isolated from the scheduler or in an
+    /// isolated partition are left out, and so are those a vCPU is bound to and devices in use; memory is what is free
+    /// now. Of an IOMMU group one function is there: a VM has all of a group.
     pub fn of(name: impl Into<String>, host: &Host, ledger: &Ledger, reserve: &Reserve) -> Self {
+        Self::with(name.into(), host, ledger, reserve, &Meant::new())
+    }
+
+    /// The same, with all functions of an IOMMU group that are meant for one VM.
+    pub(crate) fn with(name: String, host: &Host, ledger: &Ledger, reserve: &Reserve, meant: &Meant) -> Self {
         let mut unknown: Vec<String> = ledger.unknown.iter().map(|what| format!("not known: {what}")).collect();
-        let free = ledger.free.difference(host.system.isolated.as_ref().unwrap_or(&CpuSet::new()));
+        let free = ledger.free.difference(&host.isolated_cpus());
         let first = host.online().first();
         let mut nodes: Vec<NodeSupply> = host
             .nodes
@@ -43,8 +55,9 @@ impl FleetHost {
             known.unwrap_or(if from.index == to.index { 10 } else { 20 })
         };
         let distances = nodes.iter().map(|from| nodes.iter().map(|to| distance(from, to)).collect()).collect();
-        let devices = devices(host, ledger, &nodes);
-        Self { name: name.into(), nodes, distances, devices, unknown, ..Self::default() }
+        let devices = devices(host, ledger, meant, &nodes);
+        unknown.extend(left_to_host(host, ledger));
+        Self { name, nodes, distances, devices, unknown, ..Self::default() }
     }
 
     /// Makes this function a supply of its own, so that it can be asked for by its address. `false`: it is not among
@@ -143,12 +156,9 @@ pub(crate) fn kinds(host: &Host) -> Vec<&CpuSet> {
     kinds.into_iter().map(|kind| &kind.cpus).collect()
 }
 
-fn devices(host: &Host, ledger: &Ledger, nodes: &[NodeSupply]) -> Vec<DeviceSupply> {
+fn devices(host: &Host, ledger: &Ledger, meant: &Meant, nodes: &[NodeSupply]) -> Vec<DeviceSupply> {
     let position =
         |node: Option<u32>| node.and_then(|node| nodes.iter().position(|own| own.index == node)).map(|at| at as u32);
-    let held = |address: PciAddress| {
-        ledger.devices.iter().any(|device| device.function == Some(address) && device.owner.is_some())
-    };
     let mut supplies: Vec<DeviceSupply> = Vec::new();
     let mut add = |kind: DeviceKind, node: Option<u32>, function: Option<PciAddress>| {
         let at = supplies.iter().position(|supply| supply.kind == kind && supply.node == node);
@@ -160,26 +170,18 @@ fn devices(host: &Host, ledger: &Ledger, nodes: &[NodeSupply]) -> Vec<DeviceSupp
         supplies[at].free += 1;
     };
     let named = |address: PciAddress| host.network_interfaces.iter().find(|interface| interface.pci == Some(address));
-    for device in &host.pci_devices {
-        let node = position(device.node);
-        if device.is_bridge() || held(device.address) {
-            continue;
-        }
-        if let Some(parent) = device.physical_function {
-            let of = named(parent).map_or_else(|| parent.to_string(), |interface| interface.name.clone());
-            add(DeviceKind::VirtualFunctions { of }, node, Some(device.address));
-            continue;
-        }
-        // A function in use by the host (a drive, an interface that is up) is not handed out whole.
-        let disk = host.block_devices.iter().any(|disk| disk.pci == Some(device.address));
-        let interface = named(device.address).is_some();
-        let has_vfs = device.sriov.as_ref().is_some_and(|state| state.vfs > 0);
-        if let (Some(class), Some(vendor), Some(id)) = (device.class, device.vendor, device.device) {
-            if !disk && !interface && !has_vfs && device.iommu_group.is_some() {
-                let kind = DeviceKind::Function { vendor, device: id, class: (class >> 8) as u16 };
-                add(kind, node, Some(device.address));
+    for device in offered(host, ledger, meant) {
+        let kind = match (device.physical_function, device.class, device.vendor, device.device) {
+            (Some(parent), ..) => {
+                let of = named(parent).map_or_else(|| parent.to_string(), |interface| interface.name.clone());
+                DeviceKind::VirtualFunctions { of }
             }
-        }
+            (None, Some(class), Some(vendor), Some(id)) => {
+                DeviceKind::Function { vendor, device: id, class: (class >> 8) as u16 }
+            }
+            _ => continue,
+        };
+        add(kind, position(device.node), Some(device.address));
     }
     for interface in &host.network_interfaces {
         add(DeviceKind::Shared { name: interface.name.clone() }, position(interface.node), None);
@@ -188,4 +190,58 @@ fn devices(host: &Host, ledger: &Ledger, nodes: &[NodeSupply]) -> Vec<DeviceSupp
         add(DeviceKind::Shared { name: disk.name.clone() }, position(disk.node), None);
     }
     supplies
+}
+
+/// Functions that VMs can be given: those that neither the host nor a guest uses, of groups that neither uses. VFIO opens
+/// a group once: of each there are the functions meant for one VM, or else one, rather a graphics card than its sound.
+fn offered<'a>(host: &'a Host, ledger: &Ledger, meant: &Meant) -> Vec<&'a PciDevice> {
+    let vm = |device: &PciDevice| meant.get(&device.address);
+    let is_used = |device: &PciDevice| {
+        // One with a drive or an interface is not handed out whole, used or not.
+        let whole = device.physical_function.is_none();
+        let kept = whole && (device.iommu_group.is_none() || !assignable::names(host, device.address).is_empty());
+        // The firmware's display stays called the console when the host has bound it to vfio for a VM.
+        let given_up = vm(device).is_some() && device.vfio_driver().is_some();
+        let uses = assignable::uses(host, ledger, device.address);
+        kept || ledger.may_be_held(device.address)
+            || uses.iter().any(|use_of| !given_up || *use_of != Obstacle::Console)
+    };
+    let group_is_used = |device: &PciDevice| {
+        let others = host.pci_devices.iter().filter(|other| other.address != device.address);
+        // libvirt takes the drivers of functions that go to the same VM.
+        let same_vm = |other: &PciDevice| vm(device).is_some() && vm(device) == vm(other);
+        others
+            .filter(|other| other.iommu_group == device.iommu_group)
+            .any(|other| ledger.may_be_held(other.address) || (assignable::stays_with_host(other) && !same_vm(other)))
+    };
+    let is_free = |device: &&PciDevice| {
+        !device.is_bridge() && !is_used(device) && (device.iommu_group.is_none() || !group_is_used(device))
+    };
+    let mut offered: Vec<&PciDevice> = host.pci_devices.iter().filter(is_free).collect();
+    let mut first: BTreeMap<u32, (usize, bool, PciAddress)> = BTreeMap::new();
+    for device in &offered {
+        let Some(group) = device.iommu_group else { continue };
+        let own = (vm(device).copied().unwrap_or(usize::MAX), device.kind().is_none(), device.address);
+        first.entry(group).and_modify(|best| *best = own.min(*best)).or_insert(own);
+    }
+    offered.retain(|device| {
+        let first = device.iommu_group.and_then(|group| first.get(&group));
+        first.is_none_or(|(number, _, address)| *address == device.address || vm(device) == Some(number))
+    });
+    offered
+}
+
+/// The virtual functions that the host uses itself, in a sentence: whoever counts free ones would miss them.
+fn left_to_host(host: &Host, ledger: &Ledger) -> Option<String> {
+    let all = host.pci_devices.iter().filter(|device| device.physical_function.is_some());
+    let mut used = all.filter_map(|device| {
+        let obstacle = assignable::uses(host, ledger, device.address).into_iter().next()?;
+        Some(format!("{} ({obstacle})", device.address))
+    });
+    let first = used.next()?;
+    let more = match used.count() {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    Some(format!("virtual functions that the host uses are left to it: {first}{more}"))
 }

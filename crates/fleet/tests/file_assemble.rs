@@ -136,6 +136,65 @@ fn a_vm_that_is_not_as_the_file_says_is_placed_anew_on_its_host() {
 }
 
 #[test]
+fn a_vm_that_sees_its_nodes_keeps_them_only_where_each_can_be_a_cell() {
+    for (numa, stay) in [("hidden", Stay::Exactly), ("mirror", Stay::OnItsHost)] {
+        let host = machine().guest(guest(100, "db", &["2", "3"], &[(0, 3), (1, 1)])).build();
+        let assembled = brought(&file(&vm("db", &format!("numa = \"{numa}\""))), &[("a", host)], &[]).unwrap();
+        assert_eq!(assembled.running[0].stay, stay, "{:?}", assembled.assumed);
+        let cells = planned(&assembled).placements.remove(0).cells;
+        assert_eq!(cells.len(), if stay == Stay::Exactly { 2 } else { 1 });
+    }
+}
+
+#[test]
+fn memory_that_others_were_promised_and_have_not_touched_is_named() {
+    let ours = guest(100, "db", &["2", "3"], &[(0, 1)]);
+    let others = guest(200, "other", &["4", "5"], &[(0, 1)]);
+    let host = machine().guest(ours).guest(others).build();
+    let assembled = brought(&file(&vm("db", "")), &[("a", host)], &[]).unwrap();
+    assert_eq!(
+        assembled.fleet.hosts[0].unknown,
+        ["memory that guests outside the fleet were promised and have not touched yet counts as free: other 3 GiB"]
+    );
+}
+
+#[test]
+fn functions_of_one_iommu_group_go_to_one_vm() {
+    let mut host = machine().network(0, 4, 4).build();
+    let vfs: Vec<PciAddress> = host.pci_devices[1..].iter().map(|device| device.address).collect();
+    host.pci_devices[2].iommu_group = host.pci_devices[1].iommu_group;
+    let any = |count: u32| vm("any", &format!("count = {count}\n[[vm.nic]]\nkind = \"vf\""));
+    let plan = planned(&brought(&file(&any(4)), &[("a", host.clone())], &[]).unwrap());
+    assert_eq!((plan.placements.len(), plan.refusals.len()), (3, 1));
+    let [one, other] = [vfs[0], vfs[1]].map(|function| format!("[[vm.device]]\nfunction = \"{function}\"\n"));
+    let text = file(&(any(2) + &vm("both", &(one + &other))));
+    let plan = planned(&brought(&text, &[("a", host)], &[]).unwrap());
+    assert_eq!(plan.refusals, []);
+    let both = plan.placements.iter().find(|placement| placement.vm == "both").unwrap();
+    assert_eq!(both.devices.iter().flat_map(|grant| grant.functions.clone()).collect::<Vec<_>>(), vfs[..2]);
+}
+
+#[test]
+fn functions_that_a_guest_may_hold_are_nobodys_and_a_vms_own_stay_its_own() {
+    let ours = guest(100, "db", &["2", "3"], &[(0, 4)]);
+    let mut host = machine().network(0, 4, 4).guest(ours).guest(guest(200, "other", &["4", "5"], &[(0, 4)])).build();
+    for device in &mut host.pci_devices[1..3] {
+        device.driver = Some("vfio-pci".to_owned());
+    }
+    let group = host.pci_devices[1].iommu_group.unwrap();
+    let text = file(&(vm("db", "[[vm.nic]]\nkind = \"vf\"") + &vm("new", "count = 3\n[[vm.nic]]\nkind = \"vf\"")));
+    let db = OpenDevices { pid: 100, files: Some(vec![format!("/dev/vfio/{group}")]) };
+    let open = [db, OpenDevices { pid: 200, files: None }];
+    let assembled = brought(&text, &[("a", host.clone())], &open).unwrap();
+    assert_eq!(assembled.running[0].stay, Stay::Exactly);
+    let plan = planned(&assembled);
+    assert_eq!((plan.placements.len(), plan.refusals.len()), (3, 1));
+    let assembled = brought(&text, &[("a", host)], &[100, 200].map(|pid| OpenDevices { pid, files: None })).unwrap();
+    let why = "db stays on a, and its place there is chosen anew: which devices it holds could not be read";
+    assert_eq!(assembled.assumed, [why]);
+}
+
+#[test]
 fn functions_a_vm_holds_stay_its_own_and_are_given_to_nobody_else() {
     let mut host = machine().network(0, 4, 4).guest(guest(100, "db", &["2", "3"], &[(0, 4)])).build();
     let vfs: Vec<PciAddress> = host

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use common::{host, steps, vm};
 use nearmetal_fleet::*;
+use nearmetal_host::ledger::{self, OpenDevices};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_host::{Host, HostFs, files, ledger, tree_text};
+use nearmetal_host::{Cpuset, GuestProcess, Host, HostFs, NetworkInterface, files, tree_text};
 use nearmetal_place::WorkloadClass;
-use nearmetal_units::{Bytes, PageSize};
+use nearmetal_units::{Bytes, PageSize, PciAddress};
 
 #[track_caller]
 fn planned(vms: Vec<Vm>, hosts: Vec<FleetHost>) -> FleetPlan {
@@ -114,6 +115,73 @@ fn pus_that_are_offline_or_isolated_are_nobodys() {
     assert_eq!(free, [1, 2, 3, 6, 7]);
     let plan = planned(vec![vm("a", 6, 1)], vec![supply]);
     assert_eq!(plan.refusals[0].remedy.as_ref().unwrap().change, "1 more free PU on node 0");
+    // The kernel's own list has those of `isolcpus=` alone, on some versions.
+    let (cpus, partition) = (Some("6-7".parse().unwrap()), Some("isolated".to_owned()));
+    let partition = Cpuset { path: "/rt.slice".to_owned(), effective_cpus: cpus, partition, ..Cpuset::default() };
+    machine.cpusets.push(partition);
+    let supply = FleetHost::of("one", &machine, &ledger::of(&machine, &[]), &Reserve::default());
+    let free: Vec<u32> = supply.nodes[0].cores.iter().flat_map(|core| core.free.clone()).collect();
+    assert_eq!(free, [1, 2, 3]);
+}
+
+/// Functions a host offers whose guest 7, if it runs, has these files open.
+fn offered(host: &Host, files: Option<&[&str]>) -> Vec<PciAddress> {
+    let files = files.map(|files| files.iter().map(ToString::to_string).collect());
+    let ledger = ledger::of(host, &[OpenDevices { pid: 7, files }]);
+    let supply = FleetHost::of("one", host, &ledger, &Reserve::default());
+    supply.devices.into_iter().flat_map(|device| device.functions).collect()
+}
+
+#[test]
+fn functions_that_a_guest_holds_or_may_hold_are_not_offered() {
+    let running = GuestProcess { pid: 7, ..GuestProcess::default() };
+    let mut machine = Synthetic::new().network(0, 7, 3).guest(running).build();
+    let vfs: Vec<PciAddress> = machine.pci_devices[1..].iter().map(|device| device.address).collect();
+    machine.pci_devices[2].driver = Some("vfio-pci".to_owned());
+    let group = format!("/dev/vfio/{}", machine.pci_devices[2].iommu_group.unwrap());
+    assert_eq!(offered(&machine, Some(&[])), vfs);
+    assert_eq!(offered(&machine, Some(&[&group])), [vfs[0], vfs[2]]);
+    assert_eq!(offered(&machine, None), [vfs[0], vfs[2]], "it may be this one");
+    // Another of its group cannot be opened, whatever drives it.
+    machine.pci_devices[3].iommu_group = machine.pci_devices[2].iommu_group;
+    assert_eq!(offered(&machine, Some(&[&group])), vfs[..1]);
+}
+
+#[test]
+fn functions_that_the_host_uses_are_not_offered() {
+    let mut machine = Synthetic::new().network(0, 7, 3).build();
+    let vfs: Vec<PciAddress> = machine.pci_devices[1..].iter().map(|device| device.address).collect();
+    machine.network_interfaces.push(NetworkInterface {
+        name: "eth1".to_owned(),
+        pci: Some(vfs[0]),
+        master: Some("br0".to_owned()),
+        ..NetworkInterface::default()
+    });
+    assert_eq!(offered(&machine, Some(&[])), vfs[1..]);
+    let supply = FleetHost::of("one", &machine, &ledger::of(&machine, &[]), &Reserve::default());
+    assert_eq!(
+        supply.unknown,
+        ["virtual functions that the host uses are left to it: 0000:01:00.1 (`eth1` is a port of `br0`: \
+          `ip link set eth1 nomaster` first)"]
+    );
+    // A drive that two controllers lead to: neither is given away under the file system.
+    let mut machine = Synthetic::new().nvme(0).nvme(0).build();
+    machine.block_devices.truncate(1);
+    machine.block_devices[0].paths = machine.pci_devices.iter().map(|device| device.address).collect();
+    assert_eq!(offered(&machine, Some(&[])), []);
+}
+
+#[test]
+fn of_an_iommu_group_one_function_is_offered_and_none_beside_one_of_the_hosts() {
+    let mut machine = Synthetic::new().network(0, 7, 3).build();
+    let vfs: Vec<PciAddress> = machine.pci_devices[1..].iter().map(|device| device.address).collect();
+    machine.pci_devices[3].iommu_group = machine.pci_devices[2].iommu_group;
+    assert_eq!(offered(&machine, Some(&[])), vfs[..2]);
+    // The host drives the second: VFIO gets the group once that one is given away.
+    machine.pci_devices[3].driver = Some("igbvf".to_owned());
+    assert_eq!(offered(&machine, Some(&[])), [vfs[0], vfs[2]]);
+    machine.pci_devices[2].driver = Some("igbvf".to_owned());
+    assert_eq!(offered(&machine, Some(&[])), vfs[..1]);
 }
 
 #[test]

@@ -42,6 +42,24 @@ fn a_vm_larger_than_a_node_mirrors_the_nodes_it_gets() {
 }
 
 #[test]
+fn a_guest_that_sees_its_nodes_has_vcpus_and_memory_on_each() {
+    let mut one = host("one", 2, 16, 1, 100, 0);
+    one.nodes[0].memory = Bytes::from_mib(10 << 10);
+    let asked = |numa: GuestNuma, host: &FleetHost| fleet(vec![Vm { numa, ..vm("wide", 8, 105) }], vec![host.clone()]);
+    let hidden = planned(&asked(GuestNuma::Hidden, &one));
+    assert!(hidden.placements[0].cells.iter().any(|cell| cell.vcpus == 0));
+    let breaches: Vec<String> = check(&asked(GuestNuma::Mirror, &one), &hidden).into_iter().map(|one| one.0).collect();
+    assert_eq!(breaches, ["wide sees its nodes, and has vCPUs or memory alone on one"]);
+    let plan = planned(&asked(GuestNuma::Mirror, &one));
+    assert_eq!(plan.placements, []);
+    assert_eq!(plan.refusals[0].remedy.as_ref().unwrap().change, "5 GiB more free memory on node 1");
+    one.nodes[0].memory = Bytes::from_mib(60 << 10);
+    let plan = planned(&asked(GuestNuma::Mirror, &one));
+    let cells = &plan.placements[0].cells;
+    assert!(cells.len() == 2 && cells.iter().all(|cell| cell.vcpus > 0 && cell.memory > Bytes::ZERO), "{cells:?}");
+}
+
+#[test]
 fn memory_comes_from_the_nearest_node_where_its_own_has_none() {
     let mut bare = host("bare", 4, 4, 1, 8, 0);
     bare.nodes[2].memory = Bytes::ZERO;

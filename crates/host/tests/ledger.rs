@@ -1,9 +1,9 @@
 //! Who owns what, on synthetic hosts with guests.
 #![allow(clippy::unwrap_used, reason = "a set that cannot be parsed is a failed test")]
 
-use nearmetal_host::ledger::{self, Conflict, OpenDevices};
+use nearmetal_host::ledger::{self, Conflict, Ledger, OpenDevices};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_host::{GuestProcess, Host, Interrupt, Residency, Thread, ThreadRole};
+use nearmetal_host::{Entry, GuestProcess, Host, HostFs, Interrupt, MemoryTree, Residency, Thread, ThreadRole};
 use nearmetal_units::{Bytes, PageSize};
 
 /// A guest with its vCPUs on those PUs, its emulator thread on another, and 1 GiB on a node.
@@ -129,4 +129,39 @@ fn what_may_not_be_seen_is_said() {
     let ledger = ledger::of(&host, &[OpenDevices { pid: 100, files: None }]);
     assert_eq!(ledger.unknown, ["affinity of thread 101 of db", "pages of db: denied", "open devices of db"]);
     assert!(ledger::render(&ledger).contains("NOT KNOWN TO THIS USER"));
+}
+
+#[test]
+fn a_guest_whose_devices_may_not_be_seen_may_hold_what_is_bound_to_vfio() {
+    let mut host = host(vec![guest("db", 100, &["2"], "0", 0)]);
+    host.pci_devices[0].driver = Some("vfio-pci".to_owned());
+    let may_be_held = |files: Option<Vec<String>>| {
+        let ledger = ledger::of(&host, &[OpenDevices { pid: 100, files }]);
+        [0, 1].map(|at| ledger.may_be_held(host.pci_devices[at].address))
+    };
+    assert_eq!(may_be_held(None), [true, false]);
+    assert_eq!(may_be_held(Some(Vec::new())), [false, false], "set aside for nobody");
+}
+
+#[test]
+fn a_function_is_its_guests_by_whichever_file_of_vfio_it_was_opened() {
+    let mut host = host(vec![guest("db", 100, &["2"], "0", 0)]);
+    host.pci_devices[0].driver = Some("vfio-pci".to_owned());
+    let (function, group) = (host.pci_devices[0].address, host.pci_devices[0].iommu_group.unwrap());
+    let with = |target: &str, own: &str| -> Ledger {
+        let mut tree = MemoryTree::new();
+        let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+        tree.put("/proc/100/fd/7", Entry::Link(target.to_owned())).unwrap();
+        tree.put("/proc/100/fdinfo/7", file("flags:\t02\n")).unwrap();
+        tree.put(&format!("/sys/bus/pci/devices/{function}/vfio-dev/{own}/dev"), file("511:3\n")).unwrap();
+        ledger::read(&HostFs::of_tree(tree, "test"), &host)
+    };
+    for file in [group.to_string(), format!("noiommu-{group}"), "devices/vfio3".to_owned()] {
+        let ledger = with(&format!("/dev/vfio/{file}"), "vfio3");
+        assert_eq!(ledger.held_by(100).collect::<Vec<_>>(), [function], "{file}");
+        assert!(ledger.unknown.is_empty() && ledger.unseen.is_empty(), "{file}");
+    }
+    let other = with("/dev/vfio/devices/vfio3", "vfio4");
+    assert_eq!(other.unknown, ["which function db has by /dev/vfio/devices/vfio3"]);
+    assert!(other.held_by(100).next().is_none() && other.may_be_held(function));
 }

@@ -15,7 +15,8 @@ use crate::printer::Printer;
 /// masked, and equal values get equal masks. The host name, the kernel command line and the mount table are in the file;
 /// command lines of other programs are not.
 ///
-/// The command changes nothing and runs without root. As root it also records where the pages of running guests lie.
+/// The command changes nothing and runs without root. As root it also records where the pages of running guests lie and
+/// which files guests have open.
 ///
 /// `nearmetal inspect --capture FILE` shows the file on any machine; `nearmetal plan --capture FILE --domain-xml web1.xml`
 /// plans for it.

@@ -3,6 +3,7 @@
 use nearmetal_place::WorkloadClass;
 
 use super::node::CpuKind;
+use super::state::Piece;
 use crate::model::{DeviceDemand, GuestNuma, HostSelector, Locality, SmtPolicy, Vm};
 
 /// How a VM lies on nodes.
@@ -18,6 +19,8 @@ pub(crate) enum Cells {
 #[derive(Debug, Clone)]
 pub(crate) struct Shape {
     pub(crate) cells: Cells,
+    /// The guest sees the nodes it gets.
+    pub(crate) mirrors: bool,
     pub(crate) vcpus: u32,
     pub(crate) kind: CpuKind,
     pub(crate) class: usize,
@@ -42,6 +45,7 @@ pub(crate) struct Demand {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ShapeKey {
     cells: Cells,
+    mirrors: bool,
     vcpus: u32,
     kind: CpuKind,
     class: usize,
@@ -61,6 +65,7 @@ impl ShapeKey {
                 GuestNuma::Cells(_) => Cells::Fixed(1),
                 GuestNuma::Hidden | GuestNuma::Mirror => Cells::Free,
             },
+            mirrors: vm.numa == GuestNuma::Mirror,
             vcpus: vm.vcpus,
             kind: CpuKind { smt: vm.smt, sharing: vm.sharing() },
             class,
@@ -78,8 +83,17 @@ impl ShapeKey {
     }
 
     pub(crate) fn shape(&self, demands: Vec<Demand>, hosts: Vec<bool>) -> Shape {
-        let (vcpus, pages) = (self.vcpus, self.pages);
-        Shape { cells: self.cells, vcpus, kind: self.kind, class: self.class, pages, demands, heavy: self.heavy, hosts }
+        Shape {
+            cells: self.cells,
+            mirrors: self.mirrors,
+            vcpus: self.vcpus,
+            kind: self.kind,
+            class: self.class,
+            pages: self.pages,
+            demands,
+            heavy: self.heavy,
+            hosts,
+        }
     }
 }
 
@@ -92,6 +106,11 @@ impl Shape {
         let vcpus = (high - low) as u32;
         let pages_until = |vcpu: u64| ((u128::from(self.pages) * u128::from(vcpu)) / u128::from(self.vcpus)) as u64;
         (vcpus, pages_until(high) - pages_until(low))
+    }
+
+    /// Whether the guest can be shown what it is shown of these nodes: a cell has vCPUs and memory.
+    pub(crate) fn can_show(&self, pieces: &[Piece]) -> bool {
+        !self.mirrors || pieces.iter().all(|piece| piece.vcpus > 0 && piece.pages > 0)
     }
 
     /// Whether the host's class of cores can carry it at all.

@@ -135,7 +135,7 @@ pub fn assemble(file: &FleetFile, known: &[KnownHost<'_>]) -> Result<Assembled, 
     for (entry, known) in &hosts {
         let ours: BTreeSet<u32> =
             runs.values().filter(|(host, _)| host.name == known.name).map(|(_, guest)| guest.pid).collect();
-        let mut host = now::supply(known, &ours, &entry.reserve);
+        let mut host = now::supply(known, &ours, &entry.reserve, &file.vms);
         host.labels.clone_from(&entry.labels);
         host.failure_domain.clone_from(&entry.failure_domain);
         let demands = file.vms.iter().flat_map(|vm| &vm.vm.devices);

@@ -2,18 +2,67 @@
 
 use std::collections::BTreeSet;
 
-use nearmetal_host::Host;
-use nearmetal_host::ledger::Ledger;
-use nearmetal_units::{CpuSet, PageSize};
+use nearmetal_host::ledger::{Ledger, Owner};
+use nearmetal_host::{GuestProcess, Host};
+use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 
 use super::assemble::KnownHost;
-use crate::model::{CoreSupply, DeviceKind, DeviceSupply, FleetHost};
-use crate::supply::{Reserve, kind_of, kinds};
+use super::entry::VmEntry;
+use crate::model::{CoreSupply, DeviceDemand, DeviceKind, DeviceSelector, DeviceSupply, FleetHost};
+use crate::supply::{Meant, Reserve, kind_of, kinds};
+
+/// Untouched memory of a guest that nobody needs to hear of: firmware and drivers leave as much.
+const LITTLE: Bytes = Bytes::from_mib(64);
 
 /// The host as if the processes `ours` were not there: their PUs, pages and devices are free, everybody else's are not.
-pub(super) fn supply(known: &KnownHost<'_>, ours: &BTreeSet<u32>, reserve: &Reserve) -> FleetHost {
+/// `vms`: those of the file, which may name functions.
+pub(super) fn supply(known: &KnownHost<'_>, ours: &BTreeSet<u32>, reserve: &Reserve, vms: &[VmEntry]) -> FleetHost {
+    let mut supply = without_ours(known, ours, reserve, &meant(known, ours, vms));
+    supply.unknown.extend(still_to_come(known.host, ours));
+    supply
+}
+
+/// Functions that VMs of the fleet hold, and those that the file names for them.
+fn meant(known: &KnownHost<'_>, ours: &BTreeSet<u32>, vms: &[VmEntry]) -> Meant {
+    let held = ours.iter().map(|pid| -> Vec<PciAddress> { known.ledger.held_by(*pid).collect() });
+    let named = vms.iter().map(|entry| -> Vec<PciAddress> {
+        let function = |demand: &DeviceDemand| match &demand.selector {
+            DeviceSelector::Function(function) => Some(*function),
+            _ => None,
+        };
+        entry.vm.devices.iter().filter_map(function).collect()
+    });
+    let mut meant = Meant::new();
+    for (number, functions) in held.chain(named).enumerate() {
+        for function in functions {
+            meant.entry(function).or_insert(number);
+        }
+    }
+    meant
+}
+
+/// Memory that is free now and may be taken by guests that are not the fleet's, in a sentence.
+fn still_to_come(host: &Host, ours: &BTreeSet<u32>) -> Option<String> {
+    let untouched = |guest: &GuestProcess| -> Bytes {
+        // Pages of pools are set aside when the guest starts.
+        let own = guest.residency.iter().filter(|mapping| mapping.guest_memory && mapping.page_size == PageSize::SMALL);
+        let (length, there) = own.fold((Bytes::ZERO, Bytes::ZERO), |(length, there), mapping| {
+            let pages: u64 = mapping.pages.iter().map(|(_, pages)| *pages).sum();
+            (length.plus(mapping.length), there.plus(mapping.page_size.bytes().times(pages)))
+        });
+        // Mappings may be longer than the memory they hold.
+        guest.memory.map_or(length, |memory| memory.min(length)).less(there)
+    };
+    let others = host.guests.iter().filter(|guest| !ours.contains(&guest.pid));
+    let named = others.map(|guest| (Owner::of(guest).name, untouched(guest))).filter(|(_, bytes)| *bytes >= LITTLE);
+    let named: Vec<String> = named.map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    let sentence = "memory that guests outside the fleet were promised and have not touched yet counts as free";
+    (!named.is_empty()).then(|| format!("{sentence}: {}", named.join(", ")))
+}
+
+fn without_ours(known: &KnownHost<'_>, ours: &BTreeSet<u32>, reserve: &Reserve, meant: &Meant) -> FleetHost {
     if ours.is_empty() {
-        return FleetHost::of(known.name, known.host, known.ledger, reserve);
+        return FleetHost::with(known.name.to_owned(), known.host, known.ledger, reserve, meant);
     }
     let mut host = known.host.clone();
     for guest in known.host.guests.iter().filter(|guest| ours.contains(&guest.pid)) {
@@ -29,7 +78,7 @@ pub(super) fn supply(known: &KnownHost<'_>, ours: &BTreeSet<u32>, reserve: &Rese
             }
         }
     }
-    FleetHost::of(known.name, &host, &without(known.host, known.ledger, ours), reserve)
+    FleetHost::with(known.name.to_owned(), &host, &without(known.host, known.ledger, ours), reserve, meant)
 }
 
 /// The ledger without what these processes own.
@@ -38,9 +87,8 @@ fn without(host: &Host, ledger: &Ledger, ours: &BTreeSet<u32>) -> Ledger {
     ledger.claims.retain(|claim| !ours.contains(&claim.owner.pid));
     ledger.floating.retain(|(owner, _)| !ours.contains(&owner.pid));
     ledger.memory.retain(|memory| !ours.contains(&memory.owner.pid));
-    for device in &mut ledger.devices {
-        device.owner = device.owner.take().filter(|owner| !ours.contains(&owner.pid));
-    }
+    ledger.unseen.retain(|owner| !ours.contains(&owner.pid));
+    ledger.devices.retain(|device| device.owner.as_ref().is_none_or(|owner| !ours.contains(&owner.pid)));
     let others: CpuSet = ledger.vcpus().flat_map(|claim| claim.cpus.iter().collect::<Vec<_>>()).collect();
     ledger.free = host.online().difference(&others);
     ledger

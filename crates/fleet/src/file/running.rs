@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nearmetal_host::ledger::Owner;
 use nearmetal_host::{GuestProcess, ThreadRole};
 use nearmetal_units::{Bytes, CpuSet, PageSize, PciAddress};
 use serde::Serialize;
@@ -12,7 +11,9 @@ use serde::Serialize;
 use super::assemble::KnownHost;
 use super::now::add_pu;
 use crate::dense::takes;
-use crate::model::{CellPlacement, CoreSupply, CpuSharing, DeviceGrant, FleetHost, SmtPolicy, Vm, VmPlacement};
+use crate::model::{
+    CellPlacement, CoreSupply, CpuSharing, DeviceGrant, FleetHost, GuestNuma, SmtPolicy, Vm, VmPlacement,
+};
 
 /// What of its place a running VM keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -162,6 +163,11 @@ fn place(
         memory: *bytes,
     }));
     if !vm.movable {
+        let half = |cell: &&CellPlacement| cell.vcpus == 0 || cell.memory == Bytes::ZERO;
+        let shown = vm.numa != GuestNuma::Hidden && cells.len() > 1;
+        if let Some(cell) = cells.iter().find(half).filter(|_| shown) {
+            return Err(format!("on node {} it has vCPUs or memory alone, and a cell of a guest has both", cell.node));
+        }
         keep(known, supply, vm, &mut cells, pins.is_some(), taken)?;
     }
     let online = known.host.online();
@@ -250,9 +256,7 @@ fn devices(
     vm: &Vm,
     guest: &GuestProcess,
 ) -> Result<Vec<DeviceGrant>, String> {
-    let is_its = |owner: &Option<Owner>| owner.as_ref().is_some_and(|owner| owner.pid == guest.pid);
-    let held = known.ledger.devices.iter().filter(|device| is_its(&device.owner)).filter_map(|device| device.function);
-    let mut held: BTreeSet<PciAddress> = held.collect();
+    let mut held: BTreeSet<PciAddress> = known.ledger.held_by(guest.pid).collect();
     let mut grants = Vec::new();
     // Those that name one function take it before those that take any.
     let mut order: Vec<usize> = (0..vm.devices.len()).collect();
@@ -285,7 +289,11 @@ fn devices(
             });
         }
         if missing > 0 {
-            return Err("the file asks for a device it does not hold now".to_owned());
+            let why = match known.ledger.unseen.iter().any(|owner| owner.pid == guest.pid) {
+                true => "which devices it holds could not be read",
+                false => "the file asks for a device it does not hold now",
+            };
+            return Err(why.to_owned());
         }
     }
     grants.sort_by_key(|grant| grant.demand);

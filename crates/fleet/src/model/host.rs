@@ -24,7 +24,7 @@ pub struct FleetHost {
     /// Devices, those of one kind and node in one entry.
     #[serde(default)]
     pub devices: Vec<DeviceSupply>,
-    /// What could not be known, in sentences: the plan's assumptions.
+    /// What could not be known, or is easily missed, in sentences: the plan's assumptions.
     #[serde(default)]
     pub unknown: Vec<String>,
 }

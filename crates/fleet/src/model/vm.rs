@@ -127,7 +127,8 @@ pub enum GuestNuma {
     /// None: one node if it fits, otherwise the nearest nodes, which the guest does not see.
     #[default]
     Hidden,
-    /// One node if it fits, otherwise a cell for each node it gets, with the host's distances.
+    /// One node if it fits, otherwise a cell for each node it gets, with the host's distances: each has vCPUs and their
+    /// share of the memory.
     Mirror,
     /// Exactly so many cells, each whole on a node of its own; vCPUs and memory are shared out evenly, memory by vCPUs.
     Cells(u32),

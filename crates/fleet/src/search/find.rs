@@ -180,7 +180,9 @@ impl Finder {
             return None;
         }
         let mut best = None;
-        for together in [true, false] {
+        // A guest that sees its nodes has on each of them its share of the memory.
+        let ways: &[bool] = if shape.mirrors { &[true] } else { &[true, false] };
+        for &together in ways {
             for seed in 0..dense.count {
                 if self.grow(state, shape, host, seed, together, allowed) {
                     self.consider(state, shape, host, &mut best);
@@ -247,6 +249,9 @@ impl Finder {
     }
 
     fn consider(&mut self, state: &State<'_>, shape: &Shape, host: usize, best: &mut Option<Score>) {
+        if !shape.can_show(&self.pieces) {
+            return;
+        }
         let asked = match shape.cells {
             Cells::Free => 1,
             Cells::Fixed(count) => count as usize,

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 pub use obstacle::{GroupMember, Obstacle};
 pub use text::render;
+pub use uses::names;
 
 use crate::ledger::{Ledger, Owner};
 use crate::{Host, PciDevice, PciLink};
@@ -148,7 +149,7 @@ fn examine_one(
     Assignable {
         function: device.address,
         kind: device.kind().unwrap_or("other").to_owned(),
-        names: uses::names(host, device.address),
+        names: names(host, device.address),
         id: (device.vendor, device.device),
         node: device.node,
         driver: device.driver.clone(),
@@ -164,9 +165,10 @@ fn examine_one(
     }
 }
 
-/// What VFIO lets stay in a group: bridges, functions without a driver, with its own, or parked
-/// (drivers/vfio/group.c, `vfio_dev_viable` before Linux 6.0; DMA ownership since).
-fn stays_with_host(other: &PciDevice) -> bool {
+/// Whether the host drives a function, so that no other of its group can be given away. VFIO lets bridges stay in a group,
+/// functions without a driver, with its own, or parked (drivers/vfio/group.c, `vfio_dev_viable` before Linux 6.0; DMA
+/// ownership since).
+pub fn stays_with_host(other: &PciDevice) -> bool {
     let driver = other.driver.as_deref().unwrap_or_default();
     !(other.is_bridge() || driver.is_empty() || driver.contains("vfio") || driver == "pci-stub")
 }

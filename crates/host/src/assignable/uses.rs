@@ -8,8 +8,8 @@ use super::Obstacle;
 use crate::ledger::Ledger;
 use crate::{BlockDevice, Host, PciDevice};
 
-/// Interfaces and whole drives of a function.
-pub(super) fn names(host: &Host, function: PciAddress) -> Vec<String> {
+/// Interfaces and whole drives of a function, those that other functions lead to as well included.
+pub fn names(host: &Host, function: PciAddress) -> Vec<String> {
     let interfaces = host.network_interfaces.iter().filter(|one| one.pci == Some(function)).map(|one| &one.name);
     let drives = host.block_devices.iter().filter(|one| one.partition_of.is_none() && is_on(one, function));
     interfaces.chain(drives.map(|one| &one.name)).cloned().collect()

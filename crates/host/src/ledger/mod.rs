@@ -37,6 +37,10 @@ pub struct Ledger {
     pub conflicts: Vec<Conflict>,
     /// What this user may not see of some guests: their devices, or their pages.
     pub unknown: Vec<String>,
+    /// Guests with devices that this user may not see. Each may hold any function that is bound to vfio and has no
+    /// owner.
+    #[serde(default)]
+    pub unseen: Vec<Owner>,
 }
 
 /// A running guest.
@@ -92,7 +96,7 @@ pub struct DeviceUse {
 pub struct OpenDevices {
     /// The process.
     pub pid: u32,
-    /// `/dev/vfio/17`, `/dev/nvme0n1`; `None` where this user may not see them.
+    /// `/dev/vfio/17`, `/dev/vfio/devices/vfio3`, `/dev/nvme0n1`; `None` where this user may not see them.
     pub files: Option<Vec<String>>,
 }
 
@@ -109,15 +113,32 @@ pub fn read(fs: &HostFs, host: &Host) -> Ledger {
             OpenDevices { pid: guest.pid, files }
         })
         .collect();
-    of(host, &open)
+    build(host, &open, &groups_of_files(fs, host))
 }
 
-/// The ledger of a host and of the devices its guests have open. Pure.
+/// The ledger of a host and of the devices its guests have open. Pure: whose a file below /dev/vfio/devices is,
+/// [`read`] alone looks up.
 pub fn of(host: &Host, open: &[OpenDevices]) -> Ledger {
+    build(host, open, &BTreeMap::new())
+}
+
+/// IOMMU groups by the file that a function has of its own since Linux 6.6: `devices/vfio3`. One user has all of a
+/// group, whichever file it opens.
+fn groups_of_files(fs: &HostFs, host: &Host) -> BTreeMap<String, u32> {
+    let mut groups = BTreeMap::new();
+    for device in host.pci_devices.iter().filter(|device| device.vfio_driver().is_some()) {
+        let Some(group) = device.iommu_group else { continue };
+        let names = fs.list(&format!("/sys/bus/pci/devices/{}/vfio-dev", device.address)).unwrap_or_default();
+        groups.extend(names.into_iter().map(|name| (format!("devices/{name}"), group)));
+    }
+    groups
+}
+
+fn build(host: &Host, open: &[OpenDevices], files: &BTreeMap<String, u32>) -> Ledger {
     let online = host.online();
     let mut ledger = Ledger::default();
     for guest in &host.guests {
-        let owner = owner(guest);
+        let owner = Owner::of(guest);
         let mut floating = 0;
         for thread in &guest.threads {
             match &thread.affinity {
@@ -140,7 +161,7 @@ pub fn of(host: &Host, open: &[OpenDevices]) -> Ledger {
         let uses = guest.memory_by_node().into_iter();
         ledger.memory.extend(uses.map(|(node, memory)| MemoryUse { owner: owner.clone(), node, memory }));
     }
-    devices(host, open, &mut ledger);
+    devices(host, open, files, &mut ledger);
     let vcpus: CpuSet = ledger.vcpus().flat_map(|claim| claim.cpus.iter().collect::<Vec<_>>()).collect();
     ledger.free = online.difference(&vcpus);
     ledger.conflicts = conflicts::find(host, &ledger);
@@ -157,28 +178,50 @@ impl Ledger {
     pub fn on(&self, cpu: u32) -> impl Iterator<Item = &Claim> {
         self.claims.iter().filter(move |claim| claim.cpus.contains(cpu))
     }
+
+    /// Functions of a guest, as far as they are known.
+    pub fn held_by(&self, pid: u32) -> impl Iterator<Item = PciAddress> {
+        let is_its = move |device: &&DeviceUse| device.owner.as_ref().is_some_and(|owner| owner.pid == pid);
+        self.devices.iter().filter(is_its).filter_map(|device| device.function)
+    }
+
+    /// Whether a guest holds a function, or may hold it: it is bound to vfio, and not all that guests have open is
+    /// known.
+    pub fn may_be_held(&self, function: PciAddress) -> bool {
+        let unseen = !self.unseen.is_empty();
+        let is_it = |device: &&DeviceUse| device.function == Some(function);
+        let held = |device: &DeviceUse| device.owner.is_some() || (unseen && device.by.contains("vfio"));
+        self.devices.iter().filter(is_it).any(held)
+    }
 }
 
-fn owner(guest: &GuestProcess) -> Owner {
-    let name = guest.name.clone().unwrap_or_else(|| format!("process {}", guest.pid));
-    Owner { name, pid: guest.pid }
+impl Owner {
+    /// This guest.
+    pub fn of(guest: &GuestProcess) -> Self {
+        let name = guest.name.clone().unwrap_or_else(|| format!("process {}", guest.pid));
+        Self { name, pid: guest.pid }
+    }
 }
 
-/// Functions bound to a vfio driver, and disks a guest has open.
-fn devices(host: &Host, open: &[OpenDevices], ledger: &mut Ledger) {
-    let owners: BTreeMap<u32, Owner> = host.guests.iter().map(|guest| (guest.pid, owner(guest))).collect();
+/// Functions bound to a vfio driver, and disks a guest has open. `files`: as [`groups_of_files`] has them.
+fn devices(host: &Host, open: &[OpenDevices], files: &BTreeMap<String, u32>, ledger: &mut Ledger) {
+    let owners: BTreeMap<u32, Owner> = host.guests.iter().map(|guest| (guest.pid, Owner::of(guest))).collect();
     let mut groups: BTreeMap<u32, &Owner> = BTreeMap::new();
     let mut disks: Vec<DeviceUse> = Vec::new();
     for process in open {
         let Some(owner) = owners.get(&process.pid) else { continue };
-        let Some(files) = &process.files else {
+        let Some(names) = &process.files else {
             ledger.unknown.push(format!("open devices of {}", owner.name));
+            ledger.unseen.push(owner.clone());
             continue;
         };
-        for file in files {
+        for file in names {
             let name = file.strip_prefix("/dev/").unwrap_or(file);
-            if let Some(group) = name.strip_prefix("vfio/").and_then(|group| group.parse().ok()) {
+            if let Some(group) = name.strip_prefix("vfio/").and_then(|file| group_of_file(file, files)) {
                 groups.insert(group, owner);
+            } else if name.starts_with("vfio/devices/") {
+                ledger.unknown.push(format!("which function {} has by {file}", owner.name));
+                ledger.unseen.push(owner.clone());
             } else if let Some(disk) = host.block_device(name) {
                 let (name, by) = (disk.name.clone(), "open".to_owned());
                 let use_of = DeviceUse { name, function: disk.pci, node: disk.node, by, owner: Some(owner.clone()) };
@@ -189,14 +232,20 @@ fn devices(host: &Host, open: &[OpenDevices], ledger: &mut Ledger) {
         }
     }
     for device in &host.pci_devices {
-        let Some(driver) = device.driver.as_ref().filter(|driver| driver.contains("vfio")) else { continue };
+        let Some(driver) = device.vfio_driver() else { continue };
         ledger.devices.push(DeviceUse {
             name: device.address.to_string(),
             function: Some(device.address),
             node: device.node,
-            by: driver.clone(),
+            by: driver.to_owned(),
             owner: device.iommu_group.and_then(|group| groups.get(&group).copied()).cloned(),
         });
     }
     ledger.devices.extend(disks);
+}
+
+/// The IOMMU group that a file below /dev/vfio stands for: `17`, `noiommu-17`, `devices/vfio3`.
+fn group_of_file(file: &str, files: &BTreeMap<String, u32>) -> Option<u32> {
+    let number = file.strip_prefix("noiommu-").unwrap_or(file);
+    number.parse().ok().or_else(|| files.get(file).copied())
 }

@@ -102,6 +102,11 @@ impl PciDevice {
         self.class.is_some_and(|class| class >> 8 == 0x0604)
     }
 
+    /// The driver of VFIO it is bound to, which hands it to guests: `vfio-pci`, or one of a vendor's own.
+    pub fn vfio_driver(&self) -> Option<&str> {
+        self.driver.as_deref().filter(|driver| driver.contains("vfio"))
+    }
+
     /// What guests are given: storage, network, display, accelerators. `None` for bridges and the rest.
     pub fn kind(&self) -> Option<&'static str> {
         match self.class? >> 8 {

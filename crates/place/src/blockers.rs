@@ -31,7 +31,7 @@ pub(crate) fn unfit(guest: &GuestRequest, earlier: &[GuestRequest], host: &Host)
     None
 }
 
-/// The host is full, in PUs or in memory.
+/// The host is full, in PUs or in memory, or a node is that a cell of the guest is bound to.
 pub(crate) fn no_room(
     processors: &Processors,
     memory: &Memory,
@@ -56,10 +56,7 @@ pub(crate) fn no_room(
             None => String::new(),
         };
         let nodes = per_node(processors, policy.siblings);
-        let (what, one) = match policy.siblings {
-            Siblings::Use => ("PUs", "PU"),
-            Siblings::Spare => ("whole cores", "core"),
-        };
+        let (what, one) = words(policy.siblings);
         problems.push(format!("it needs {wanted} {what} of its own, {cpus}{whose} have no owner{owned}{nodes}"));
         let missing = wanted - cpus;
         let plural = if missing == 1 { "" } else { "s" };
@@ -77,7 +74,47 @@ pub(crate) fn no_room(
         problems.push(format!("it needs {needed} of memory{pages}, the nodes can give {bytes} ({})", nodes.join(", ")));
         remedies.push(format!("{} more memory{place}, free or reclaimable, or a smaller reserve", needed.less(bytes)));
     }
+    if problems.is_empty() {
+        problems.push(bound_cells(processors, memory, policy, guest, unit));
+        remedies.push("more room on these nodes, or cells that are bound to none (without `<memnode>`)".to_owned());
+    }
     Blocker { guest: guest.name.clone(), problem: problems.join("; "), remedy: remedies.join("; and ") }
+}
+
+/// What a vCPU takes, several and one.
+fn words(siblings: Siblings) -> (&'static str, &'static str) {
+    match siblings {
+        Siblings::Use => ("PUs", "PU"),
+        Siblings::Spare => ("whole cores", "core"),
+    }
+}
+
+/// Why a guest that has room as a whole has none where its cells are bound.
+fn bound_cells(
+    processors: &Processors,
+    memory: &Memory,
+    policy: &Policy,
+    guest: &GuestRequest,
+    unit: PageSize,
+) -> String {
+    let (what, _) = words(policy.siblings);
+    let short = guest.shows.cells.iter().enumerate().filter_map(|(number, cell)| {
+        let node = cell.node?;
+        let (cpus, bytes) = (processors.room(node, Level::Helpers, policy.siblings), memory.amount(node, unit));
+        (cpus < cell.vcpus.len() || bytes < cell.memory).then(|| {
+            format!(
+                "cell {number} is bound to node {node} and needs {} {what} and {} there, the node can give {cpus} and {bytes}",
+                cell.vcpus.len(),
+                cell.memory
+            )
+        })
+    });
+    let short: Vec<String> = short.collect();
+    if short.is_empty() {
+        return "cells are bound to nodes, but not each to one of its own, with vCPUs in turn and memory in whole pages"
+            .to_owned();
+    }
+    short.join("; ")
 }
 
 fn per_node(processors: &Processors, siblings: Siblings) -> String {

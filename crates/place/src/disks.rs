@@ -35,6 +35,7 @@ pub fn disk_placements(
             reasons.push(untouched(disk));
             continue;
         }
+        let (cache, why_cache) = cache(host, disk);
         let (engine, why_engine) = engine(host, disk);
         let virtio = disk.is_virtio_blk;
         let queues = virtio.then(|| guest.vcpus.min(policy.max_queues).max(1));
@@ -46,12 +47,13 @@ pub fn disk_placements(
         placements.push(DiskPlacement {
             target: disk.target.clone(),
             block_device: disk.block_device.clone().filter(|_| disk.is_block),
-            cache: CacheMode::None,
+            cache,
             engine,
             iothread,
             iothreads: shared,
             queues,
         });
+        reasons.push(why_cache);
         reasons.extend(reasons_of(disk, guest, policy, engine, why_engine, (iothread, shared), queues));
     }
     (placements, reasons)
@@ -63,6 +65,32 @@ fn untouched(disk: &DiskRequest) -> Reason {
         (false, _) => "it has no path on this host: its storage is elsewhere, or the drive is empty".to_owned(),
     };
     Reason { subject: format!("disk {}", disk.target), choice: "left as it is".to_owned(), because, source: None }
+}
+
+fn reason(disk: &DiskRequest, choice: String, because: String, source: &str) -> Reason {
+    Reason { subject: format!("disk {}", disk.target), choice, because, source: Some(source.to_owned()) }
+}
+
+/// The host's page cache, and the facts it rests on.
+fn cache(host: &Host, disk: &DiskRequest) -> (CacheMode, Reason) {
+    let image = disk.source.as_deref().and_then(|path| host.image(path));
+    let (cache, choice, because) = match image.is_some_and(|image| image.direct == Some(false)) {
+        true => (
+            CacheMode::Writeback,
+            "cache writeback",
+            "its file system refuses to open the file past the host's page cache (O_DIRECT), and with cache none the guest \
+             would not start; its flushes reach the drive"
+                .to_owned(),
+        ),
+        false => {
+            let storage = if disk.is_block { "block device" } else { "file" };
+            let because = format!(
+                "the {storage} is read and written past the host's page cache: no second copy in the host's memory, and the guest's flushes reach the drive"
+            );
+            (CacheMode::None, "cache none", because)
+        }
+    };
+    (cache, reason(disk, choice.to_owned(), because, sources::LIBVIRT_DISKS))
 }
 
 /// The engine, and the facts it rests on.
@@ -108,23 +136,8 @@ fn reasons_of(
     (iothread, shared): (Option<u32>, Option<u32>),
     queues: Option<u32>,
 ) -> Vec<Reason> {
-    let reason = |choice: String, because: String, source: &str| Reason {
-        subject: format!("disk {}", disk.target),
-        choice,
-        because,
-        source: Some(source.to_owned()),
-    };
-    let storage = if disk.is_block { "block device" } else { "file" };
-    let mut reasons = vec![
-        reason(
-            "cache none".to_owned(),
-            format!(
-                "the {storage} is read and written past the host's page cache: no second copy in the host's memory, and the guest's flushes reach the drive"
-            ),
-            sources::LIBVIRT_DISKS,
-        ),
-        reason(format!("engine {}", engine.name()), why_engine, sources::KERNEL_IO_URING),
-    ];
+    let reason = |choice: String, because: String, source: &str| reason(disk, choice, because, source);
+    let mut reasons = vec![reason(format!("engine {}", engine.name()), why_engine, sources::KERNEL_IO_URING)];
     if let Some(iothread) = iothread {
         let because = "its requests are handled by a thread of their own instead of QEMU's main loop".to_owned();
         reasons.push(reason(format!("iothread {iothread}"), because, sources::LIBVIRT_IOTHREADS));

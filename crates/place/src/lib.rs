@@ -36,7 +36,7 @@ pub use plan::{
     Blocker, CacheMode, DevicePlacement, DiskEngine, DiskPlacement, FunctionKind, GuestCell, MemoryPlacement,
     NetworkBackend, NetworkPlacement, Placement, Plan, PoolChange, Reason, VcpuPin,
 };
-pub use planner::{plan, plan_tuned};
+pub use planner::{plan, plan_running, plan_tuned};
 pub use policy::{Allowed, HelperOn, Housekeeping, InterfaceQueues, PinTo, Policy, Polling, Siblings};
 pub use report::{NodeReport, PlanReport, Planned};
 pub use request::{DiskRequest, GuestRequest, NetworkRequest, Shown, ShownCell, UnknownClass, WorkloadClass};

@@ -114,8 +114,8 @@ impl Measured {
 }
 
 /// Puts what was measured into a plan, in place of the choices that rest on rules, and says so. A disk the plan leaves as
-/// it is stays so; an engine the kernel refuses now is not used, and the reason says that too. Interfaces of a guest that
-/// floats stay as they are: it was measured pinned.
+/// it is stays so; an engine the kernel refuses now is not used, nor cache none on a file that does not open past the page
+/// cache, and the reason says that too. Interfaces of a guest that floats stay as they are: it was measured pinned.
 pub fn use_measured(host: &Host, plan: &mut Plan, measured: &Measured) {
     for placement in &mut plan.placements {
         // A tune measured its disk as the rules have it, or as it chose itself: never as a race of disks did.
@@ -173,10 +173,16 @@ fn use_disks(host: &Host, placement: &mut Placement, measured: &[MeasuredDisk]) 
         let subject = format!("disk {}", disk.target);
         let at = placement.reasons.iter().position(|reason| reason.subject == subject);
         let at = at.unwrap_or(placement.reasons.len());
-        let refused =
+        let forbidden =
             host.system.io_uring_disabled.filter(|value| *value > 0 && measured.engine == DiskEngine::IoUring);
-        if let Some(value) = refused {
-            let because = format!("{}; but io_uring_disabled is {value} now, so the rules decide", measured.because);
+        let refused = match forbidden {
+            Some(value) => Some(format!("io_uring_disabled is {value} now")),
+            // The planner gives up cache none for such files alone.
+            None => (measured.cache == CacheMode::None && disk.cache == CacheMode::Writeback)
+                .then(|| "its file does not open past the host's page cache".to_owned()),
+        };
+        if let Some(why) = refused {
+            let because = format!("{}; but {why}, so the rules decide", measured.because);
             let choice = format!("not {}", measured.choice(disk.iothreads));
             placement.reasons.insert(at, Reason { subject, choice, because, source: None });
             continue;

@@ -4,6 +4,8 @@ use nearmetal_host::{GuestProcess, Host, Thread, ThreadRole};
 use nearmetal_units::{CpuSet, PageSize};
 use serde::{Deserialize, Serialize};
 
+use crate::request::{GuestRequest, WorkloadClass};
+
 /// A helper thread that may run on more PUs than this moves aside by itself: it holds none of them.
 const HELPER_LIMIT: usize = 2;
 
@@ -48,14 +50,29 @@ impl Occupied {
     ///
     /// A PU is owned if a vCPU thread may run on it and not on the whole machine.
     pub fn from_guests<S: AsRef<str>>(host: &Host, except: &[S]) -> Self {
+        Self::but_for(host, |uuid| except.iter().any(|other| other.as_ref() == uuid).then_some(true))
+    }
+
+    /// The same around guests that are to be placed. One of the class density gives back its PUs alone: no plan decides
+    /// about its memory, so it starts again with the pages that its definition asks for.
+    pub fn around(host: &Host, guests: &[GuestRequest]) -> Self {
+        Self::but_for(host, |uuid| {
+            let planned = guests.iter().find(|guest| guest.uuid == uuid)?;
+            Some(planned.class != WorkloadClass::Density)
+        })
+    }
+
+    /// `planned`: by the UUID of a guest that is being planned, whether its pages come back, too.
+    fn but_for(host: &Host, planned: impl Fn(&str) -> Option<bool>) -> Self {
         let mut occupied = Self::default();
         let online = host.online();
         for guest in &host.guests {
             let name = guest.name.clone().unwrap_or_else(|| format!("pid {}", guest.pid));
-            let planned = guest.uuid.as_deref().is_some_and(|uuid| except.iter().any(|other| other.as_ref() == uuid));
-            if planned {
-                occupied.returning.extend(held(guest));
-                occupied.unread.extend(guest.residency_error.as_ref().map(|error| format!("{name}: {error}")));
+            if let Some(pages_return) = guest.uuid.as_deref().and_then(&planned) {
+                if pages_return {
+                    occupied.returning.extend(held(guest));
+                    occupied.unread.extend(guest.residency_error.as_ref().map(|error| format!("{name}: {error}")));
+                }
                 continue;
             }
             let vcpus = pinned(guest, &online, |thread| matches!(thread.role, ThreadRole::Vcpu(_)), usize::MAX);

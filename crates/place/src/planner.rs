@@ -125,6 +125,37 @@ pub fn plan_tuned(
     Planned { plan, report }
 }
 
+/// Places guests of which some run already. What these own comes free when they start again, and only then: one that is
+/// refused goes on as it is, so the others are placed anew around it, until none has what another keeps. `refuse` takes
+/// those out of a plan that something else keeps from starting.
+pub fn plan_running(
+    host: &Host,
+    guests: &[GuestRequest],
+    policy: &Policy,
+    tuned: &[MeasuredGuest],
+    refuse: impl Fn(&mut Plan),
+) -> Planned {
+    let runs =
+        |guest: &GuestRequest| host.guests.iter().any(|process| process.uuid.as_deref() == Some(guest.uuid.as_str()));
+    let mut asked = guests.to_vec();
+    let mut refused: Vec<Blocker> = Vec::new();
+    loop {
+        let mut planned = plan_tuned(host, &Occupied::around(host, &asked), &asked, policy, tuned);
+        refuse(&mut planned.plan);
+        let is_placed = |guest: &GuestRequest| planned.plan.placements.iter().any(|own| own.uuid == guest.uuid);
+        let (staying, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|guest| runs(guest) && !is_placed(guest));
+        if staying.is_empty() {
+            planned.plan.blocked.extend(refused);
+            let place = |blocker: &Blocker| guests.iter().position(|guest| guest.name == blocker.guest);
+            planned.plan.blocked.sort_by_key(place);
+            return planned;
+        }
+        let stays = |blocker: &Blocker| staying.iter().any(|guest| guest.name == blocker.guest);
+        refused.extend(planned.plan.blocked.into_iter().filter(stays));
+        asked = others;
+    }
+}
+
 /// Guests that can be refused before anything is placed are.
 fn draft<'a>(host: &Host, guests: &'a [GuestRequest]) -> Vec<Draft<'a>> {
     let of_guest = |(index, guest): (usize, &'a GuestRequest)| Draft {

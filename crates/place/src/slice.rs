@@ -54,7 +54,7 @@ pub(crate) fn page_sizes(guest: &GuestRequest, memory: &Memory, policy: &Policy)
     sizes
 }
 
-/// The best slice for a guest, or `None` if the machine has none left.
+/// The best slice for a guest, or `None` if the machine has none left, or none for cells that are bound to nodes.
 ///
 /// Best, in this order: without taking PUs from other guests' helper threads; on few nodes; on the node next to its
 /// devices; in larger pages; without the host's core; near that node; on whole cores; where most is free.
@@ -100,8 +100,22 @@ pub(crate) fn find(
     }
     let slice = best.map(|(_, slice)| slice)?;
     let wants_cells = policy.guest_cells || !guest.shows.cells.is_empty();
-    let dealt = wants_cells.then(|| in_cells(processors, memory, guest, at(slice.level), &slice)).flatten();
-    Some(dealt.unwrap_or(slice))
+    let dealt = |level: Level| in_cells(processors, memory, guest, at(level), &slice);
+    match wants_cells.then(|| dealt(slice.level)).flatten() {
+        Some(dealt) => Some(dealt),
+        // The nodes would have to give what the slice does not have there.
+        None if keeps_bound_cells(guest, &slice) => {
+            Level::ALL.into_iter().filter(|level| *level > slice.level).find_map(dealt)
+        }
+        None => Some(slice),
+    }
+}
+
+/// Whether cells of a guest stay bound to nodes of a slice that is not dealt to them: its definition keeps the policy of each
+/// cell whose node is among those of its memory, where that is more than one node.
+fn keeps_bound_cells(guest: &GuestRequest, slice: &Slice) -> bool {
+    let mut bound = guest.shows.cells.iter().filter_map(|cell| cell.node);
+    slice.memory.len() > 1 && bound.any(|node| slice.memory.iter().any(|(own, _)| *own == node))
 }
 
 impl Slice {
@@ -171,6 +185,7 @@ fn in_cells(
         cpus: Vec::new(),
         cpu_nodes: nodes.clone(),
         shared: 0,
+        level: take.level,
         memory: Vec::new(),
         in_cells: true,
         ..slice.clone()

@@ -232,6 +232,42 @@ fn cells_of_a_definition_stay_and_are_dealt_to_nodes_where_they_can_be() {
 }
 
 #[test]
+fn a_guest_whose_cells_are_bound_where_a_node_is_full_is_refused_with_that_node() {
+    let bound = |cells: &[(&str, Option<u32>)], vcpus| {
+        let cell = |(vcpus, node): &(&str, Option<u32>)| ShownCell {
+            vcpus: set(vcpus),
+            memory: Bytes::from_mib(2500),
+            node: *node,
+        };
+        let shows = Shown { cells: cells.iter().map(cell).collect(), threads: 0 };
+        GuestRequest { shows, ..guest("a", vcpus, 5000) }
+    };
+    let machine = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096));
+    let mut host = machine.clone().build();
+    host.nodes[1].memory_free = Some(Bytes::from_mib(2200));
+    let plan = |host: &Host, guest| planned(host, &[guest], &Policy::default());
+    let refused = plan(&host, bound(&[("0-1", Some(0)), ("2-3", Some(1))], 4));
+    let problem = &refused.blocked[0].problem;
+    let expected = "cell 1 is bound to node 1 and needs 2 PUs and 2500 MiB there, the node can give 8 and ";
+    assert!(problem.starts_with(expected) && refused.pools.is_empty(), "{problem}");
+    // Two of one node, which has no room for both.
+    let refused = plan(&host, bound(&[("0-1", Some(0)), ("2-3", Some(0))], 4));
+    assert!(refused.blocked[0].problem.starts_with("cells are bound to nodes, but not each"), "{:?}", refused.blocked);
+    // What is bound to none takes what each node has.
+    assert_eq!(plan(&host, bound(&[("0-1", None), ("2-3", None)], 4)).blocked, []);
+    // Elsewhere the definition keeps no policy of a cell.
+    let mut wide = machine.clone().packages(4).build();
+    wide.nodes[..2].iter_mut().for_each(|node| node.memory_free = Some(Bytes::ZERO));
+    let placement = &plan(&wide, bound(&[("0-1", Some(0)), ("2-3", Some(1))], 4)).placements[0];
+    assert_eq!((placement.memory.nodes.to_string().as_str(), placement.cells.len()), ("2-3", 0));
+    // Rather the host's core than a refusal.
+    let narrow = machine.cores_per_node(2).build();
+    let placement = &plan(&narrow, bound(&[("0-1", Some(0)), ("2", Some(1))], 3)).placements[0];
+    assert_eq!(placement.cells.iter().map(|cell| cell.node).collect::<Vec<_>>(), [0, 1]);
+    assert!(because(placement, "vcpu pins").contains("the host's own core"), "{placement:?}");
+}
+
+#[test]
 fn cells_that_siblings_or_pages_would_deal_otherwise_stay_as_they_are() {
     let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).pool(PageSize::HUGE_2M, 0);
     let host = host.memory_per_node(Bytes::from_mib(2048)).build();

@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{because, choice, guest, guest_on, network, plan};
+use common::{because, block_disk, choice, guest, guest_on, network, plan};
+use nearmetal_host::ImageFile;
 use nearmetal_host::synthetic::Synthetic;
 use nearmetal_place::{
-    CacheMode, DiskEngine, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork, NetworkBackend,
-    NetworkPlacement, Occupied, Placement, Policy, WorkloadClass, plan_tuned, use_measured,
+    CacheMode, DiskEngine, DiskRequest, GuestRequest, Measured, MeasuredDisk, MeasuredGuest, MeasuredNetwork,
+    NetworkBackend, NetworkPlacement, Occupied, Placement, Policy, WorkloadClass, plan_tuned, use_measured,
 };
 use proptest::prelude::*;
 
@@ -97,6 +98,22 @@ fn an_engine_is_refused_only_where_the_kernel_refuses_that_one() {
         assert_eq!(placement.disks[0].engine, engine);
         assert_eq!(choice(placement, "disk vda"), format!("cache none, engine {}, an iothread", engine.name()));
     }
+}
+
+#[test]
+fn a_measured_cache_is_refused_where_the_file_does_not_open_past_the_page_cache() {
+    let mut host = Synthetic::new().build();
+    let file = DiskRequest { is_block: false, block_device: None, ..block_disk("vda", "b.raw") };
+    let direct = ImageFile { path: "/dev/b.raw".to_owned(), direct: Some(false), ..ImageFile::default() };
+    host.images = vec![direct];
+    let before = plan(&host, &[GuestRequest { disks: vec![file], ..guest("a", 2, 512) }]).plan;
+    let mut after = before.clone();
+    use_measured(&host, &mut after, &disks(&[measured("a", DiskEngine::Threads)]));
+    assert_eq!(after.placements[0].disks, before.placements[0].disks);
+    assert!(because(&after.placements[0], "disk vda").contains("but its file does not open past"));
+    let cached = MeasuredDisk { cache: CacheMode::Writeback, ..measured("a", DiskEngine::Threads) };
+    use_measured(&host, &mut after, &disks(&[cached]));
+    assert_eq!(after.placements[0].disks[0].engine, DiskEngine::Threads);
 }
 
 /// The plans of two guests of which `a` was measured best with these choices.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{because, block_disk, choice, guest, guest_on, plan, process};
 use nearmetal_host::synthetic::Synthetic;
-use nearmetal_host::{Host, ThreadRole};
+use nearmetal_host::{Host, ImageFile, ThreadRole};
 use nearmetal_place::{CacheMode, DiskEngine, DiskRequest, GuestRequest, Occupied, Placement, Policy};
 use nearmetal_units::{Bytes, PageSize};
 
@@ -127,6 +127,26 @@ fn the_engine_follows_what_the_kernel_allows() {
         let disks = &planned.plan.placements[0].disks;
         assert_eq!((disks[0].engine, disks[1].engine), (block, other), "{disabled:?} {kernel}");
         assert!(disks.iter().all(|disk| disk.cache == CacheMode::None));
+    }
+}
+
+#[test]
+fn a_file_that_does_not_open_past_the_page_cache_is_read_through_it() {
+    let mut host = Synthetic::new().build();
+    let path = "/run/images/b.raw".to_owned();
+    let file =
+        DiskRequest { source: Some(path.clone()), block_device: None, is_block: false, ..block_disk("vda", "x") };
+    let request = [GuestRequest { disks: vec![file], ..guest("a", 2, 512) }];
+    for (direct, cache, word) in [
+        (None, CacheMode::None, "cache none"),
+        (Some(true), CacheMode::None, "cache none"),
+        (Some(false), CacheMode::Writeback, "cache writeback"),
+    ] {
+        host.images = vec![ImageFile { path: path.clone(), direct, ..ImageFile::default() }];
+        let placement = &plan(&host, &request).plan.placements[0];
+        assert_eq!((placement.disks[0].cache, placement.disks[0].engine), (cache, DiskEngine::IoUring), "{direct:?}");
+        assert_eq!(choice(placement, "disk vda"), word);
+        assert_eq!(because(placement, "disk vda").contains("O_DIRECT"), direct == Some(false));
     }
 }
 

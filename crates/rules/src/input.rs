@@ -33,6 +33,8 @@ pub struct Domain {
     pub defined: Option<DomainFacts>,
     /// What it runs with; `None` while it is off.
     pub running: Option<DomainFacts>,
+    /// Whether libvirt starts it with the host; `false` where nobody asked.
+    pub starts_with_host: bool,
     /// What the guest shows of itself from inside; `None` where nobody looked.
     pub inside: Option<Host>,
     /// Images of its disks, by the source its definition names: what `qemu-img` says, or why it said nothing.
@@ -55,7 +57,8 @@ impl Domain {
             (None, None, None) => class_of(facts),
         };
         let name = facts.name.clone();
-        Some(Self { name, class, class_reason, defined, running, inside: None, images: BTreeMap::new() })
+        let (starts_with_host, inside, images) = (false, None, BTreeMap::new());
+        Some(Self { name, class, class_reason, defined, running, starts_with_host, inside, images })
     }
 
     /// Both definitions, as far as they are there.

@@ -203,6 +203,12 @@ impl<'a> Subject<'a> {
         self.facts.disks.iter().filter(|disk| disk.device == "disk" && !disk.readonly)
     }
 
+    /// Whether a disk is a file that was seen not to open past the page cache: with cache='none' its guest does not start.
+    pub(crate) fn refuses_direct(&self, disk: &DiskFacts) -> bool {
+        let image = self.context.host.and_then(|host| host.image(disk.source.as_deref()?));
+        image.is_some_and(|image| image.direct == Some(false))
+    }
+
     /// The SCSI controller a disk hangs on; libvirt deals seven disks to each where none is named.
     pub fn scsi_controllers(&self) -> impl Iterator<Item = &'a PeripheralFacts> + use<'a> {
         self.peripherals("controller").filter(|device| device.kind.as_deref() == Some("scsi"))
@@ -229,6 +235,12 @@ impl<'a> Subject<'a> {
 pub(crate) fn uses_hugetlb(facts: &DomainFacts) -> bool {
     let ordinary = |pages: &[HugepageFacts]| !pages.is_empty() && pages.iter().all(|page| page.size <= PageSize::SMALL);
     facts.hugepages.as_deref().is_some_and(|pages| !ordinary(pages))
+}
+
+/// The size of the pages that a domain takes from pools; `None` where it takes none.
+pub(crate) fn pool_page(facts: &DomainFacts) -> Option<PageSize> {
+    let pages = facts.hugepages.as_deref().filter(|_| uses_hugetlb(facts))?;
+    Some(pages.first().map_or(PageSize::HUGE_2M, |page| page.size))
 }
 
 /// Nodes of these PUs.

@@ -3,8 +3,12 @@
 
 mod common;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use common::Example;
+use nearmetal_host::ImageFile;
 use nearmetal_host::synthetic::{Numbering, Synthetic};
+use nearmetal_rules::RULES;
 use nearmetal_units::{Bytes, CpuSet};
 
 /// Lines of one rule among all that is found.
@@ -71,6 +75,47 @@ fn numad_and_the_kernels_balancing_fight_static_pins() {
     assert_eq!(of(&example, "numa-autobalancing-off-when-pinned").len(), 1);
     example.host.system.numa_balancing = Some(0);
     assert_eq!(of(&example, "numa-autobalancing-off-when-pinned"), Vec::<String>::new());
+}
+
+#[test]
+fn memory_is_bound_to_the_vcpus_nodes_only_where_these_have_room_for_it() {
+    let cures = |example: &Example| {
+        let findings = example.examine([nearmetal_rules::rule("numa-numatune-strict").unwrap()]).findings;
+        let of_db = findings.iter().find(|finding| finding.place().starts_with("db"))?;
+        let cures = of_db.objects.iter().flat_map(|object| &object.cures).map(ToString::to_string);
+        Some(cures.collect::<Vec<_>>())
+    };
+    let nodeset = || "numatune/memory/@nodeset = 0".to_owned();
+    let mut wide = Example::clean();
+    wide.replace("db", "nodeset='0'", "nodeset='0-1'");
+    let mut free = Example::clean();
+    free.replace("db", "  <numatune><memory mode='strict' nodeset='0'/></numatune>\n", "");
+    assert_eq!(cures(&wide), Some(vec![nodeset()]));
+    assert_eq!(cures(&free), Some(vec!["numatune/memory/@mode = strict".to_owned(), nodeset()]));
+    // Node 0 is full, and half of the guest is on node 1.
+    for example in [&mut wide, &mut free] {
+        example.host.nodes[0].memory_free = Some(Bytes::from_mib(2048));
+        let pages = &mut example.process("db").residency[0].pages;
+        *pages = vec![(0, pages[0].1 / 2), (1, pages[0].1 / 2)];
+    }
+    assert_eq!((cures(&wide), cures(&free)), (None, Some(vec![])));
+    // Nor is one that only prefers a node that is full to be held to it.
+    let mut preferred = Example::clean();
+    preferred.replace("db", "mode='strict'", "mode='preferred'");
+    assert_eq!(cures(&preferred).unwrap().len(), 1);
+    preferred.host.nodes = wide.host.nodes.clone();
+    preferred.process("db").residency.clear();
+    assert_eq!(cures(&preferred), Some(vec![]));
+}
+
+#[test]
+fn a_node_of_processors_alone_gives_no_memory() {
+    let mut example = Example::clean();
+    // Its vCPUs are on both nodes.
+    example.without("hpc");
+    example.host.nodes[0].memory_total = Some(Bytes::ZERO);
+    example.replace("db", "nodeset='0'", "nodeset='1'");
+    assert_eq!(of(&example, "numa-numatune-strict"), Vec::<String>::new());
 }
 
 #[test]
@@ -248,8 +293,9 @@ fn a_drive_without_a_volatile_cache_loses_nothing_that_went_past_the_page_cache(
 
 #[test]
 fn the_cure_of_a_missed_flush_depends_on_bus_and_engine() {
-    let cures = |uring: u32, bus: &str, cache: &str| {
+    let cures = |class: &str, uring: u32, bus: &str, cache: &str| {
         let mut example = Example::clean();
+        example.replace("db", ">throughput<", &format!(">{class}<"));
         (example.host.system.qemu_version, example.host.system.io_uring_disabled) =
             (Some("10.1.0".to_owned()), Some(uring.into()));
         example.replace("db", "cache='none' io='native' iothread='1'", &format!("cache='{cache}'"));
@@ -257,11 +303,87 @@ fn the_cure_of_a_missed_flush_depends_on_bus_and_engine() {
         let found = example.examine([nearmetal_rules::rule("disk-write-through-flushed").unwrap()]).findings;
         found[0].objects[0].wanted.clone()
     };
-    assert_eq!(cures(0, "virtio", "writethrough"), "io='io_uring', or cache='none'");
-    assert_eq!(cures(2, "virtio", "directsync"), "io='native', or cache='none'");
-    assert_eq!(cures(2, "virtio", "writethrough"), "cache='none'");
-    assert_eq!(cures(0, "scsi", "writethrough"), "io='io_uring'");
-    assert_eq!(cures(2, "scsi", "writethrough"), "cache='none' and io='native'");
+    assert_eq!(cures("general", 0, "virtio", "writethrough"), "io='io_uring', or cache='none'");
+    assert_eq!(cures("general", 2, "virtio", "directsync"), "io='native', or cache='none'");
+    assert_eq!(cures("general", 2, "virtio", "writethrough"), "cache='none'");
+    assert_eq!(cures("general", 0, "scsi", "writethrough"), "io='io_uring'");
+    assert_eq!(cures("general", 2, "scsi", "writethrough"), "cache='none' and io='native'");
+    // As the rules about speed have it.
+    for (uring, bus) in [(0, "virtio"), (2, "virtio"), (0, "scsi"), (2, "scsi")] {
+        assert_eq!(cures("throughput", uring, bus, "writethrough"), "cache='none' and io='native'");
+    }
+    assert_eq!(cures("throughput", 0, "virtio", "directsync"), "io='native', or cache='none'");
+    assert_eq!(cures("latency", 0, "scsi", "directsync"), "io='native'");
+}
+
+#[test]
+fn no_two_rules_ask_for_different_engines_of_one_disk() {
+    for (cache, uring) in [("writethrough", 0), ("writethrough", 2), ("directsync", 0), ("directsync", 2)] {
+        let mut example = Example::clean();
+        (example.host.system.qemu_version, example.host.system.io_uring_disabled) =
+            (Some("10.1.0".to_owned()), Some(uring));
+        example.replace("db", "cache='none' io='native'", &format!("cache='{cache}'"));
+        let findings = example.examine(RULES).findings;
+        let mut asked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let of_db = findings.iter().filter(|finding| finding.place().starts_with("db"));
+        for cure in of_db.flat_map(|finding| &finding.objects).flat_map(|object| &object.cures) {
+            let line = cure.to_string();
+            let Some((place, value)) = line.split_once(" = ") else { continue };
+            asked.entry(place.to_owned()).or_default().insert(value.to_owned());
+        }
+        let flushed = findings.iter().find(|finding| finding.rule == "disk-write-through-flushed").unwrap();
+        assert!(!flushed.objects[0].cures.is_empty());
+        assert!(asked.values().all(|values| values.len() == 1), "{cache}, io_uring_disabled {uring}: {asked:?}");
+    }
+}
+
+#[test]
+fn a_file_system_that_takes_no_o_direct_keeps_the_guest_of_a_cure_from_starting() {
+    // What cures the findings of a rule about the disk of `name`, before and after its file was seen to refuse O_DIRECT.
+    let cures = |name: &str, from: &str, to: &str, rule: &str| {
+        let mut example = Example::clean();
+        (example.host.system.qemu_version, example.host.system.io_uring_disabled) =
+            (Some("10.1.0".to_owned()), Some(2));
+        example.replace(name, from, to);
+        let text = &example.texts.iter().find(|(known, ..)| known == name).unwrap().1;
+        let path = text.split("<source file='").nth(1).unwrap().split('\'').next().unwrap().to_owned();
+        let found = |example: &Example| {
+            let findings = example.examine([nearmetal_rules::rule(rule).unwrap()]).findings;
+            let of_it = findings.into_iter().find(|finding| finding.place().starts_with(name)).unwrap();
+            let cures = of_it.objects[0].cures.iter().map(ToString::to_string);
+            cures.filter_map(|line| Some(line.split_once("/driver/@")?.1.to_owned())).collect::<Vec<_>>()
+        };
+        let before = found(&example);
+        example.host.images.retain(|image| image.path != path);
+        example.host.images.push(ImageFile { path, direct: Some(false), ..ImageFile::default() });
+        (before, found(&example))
+    };
+    let lines = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    let unsafe_cache = cures("web", "type='qcow2'", "type='qcow2' cache='unsafe'", "disk-cache-none");
+    assert_eq!(unsafe_cache, (lines(&["cache = none"]), lines(&[])));
+    let native = cures("win", " cache='none'", "", "disk-io-native-or-uring");
+    assert_eq!(native, (lines(&["cache = none"]), lines(&["io = threads"])));
+    let flushed = cures("nfv", "type='raw'", "type='raw' cache='writethrough'", "disk-write-through-flushed");
+    assert_eq!(flushed, (lines(&["cache = none"]), lines(&[])));
+}
+
+#[test]
+fn an_isolated_partition_of_control_groups_is_a_place_for_real_time_vcpus() {
+    const RULE: &str = "rt-throttle-off-for-fifo-vcpus";
+    let mut example = Example::clean();
+    example.host.cpusets[1].effective_cpus = Some("4-5,19".parse().unwrap());
+    // Whether the kernel command line isolates some, or nobody knows.
+    for isolated in [Some(CpuSet::new()), None] {
+        example.host.system.isolated = isolated;
+        example.sysctl("kernel.sched_rt_runtime_us", -1);
+        assert!(example.examine([nearmetal_rules::rule(RULE).unwrap()]).cannot_tell.is_empty());
+        assert_eq!(of(&example, RULE), Vec::<String>::new());
+        example.sysctl("kernel.sched_rt_runtime_us", 950_000);
+        assert_eq!(of(&example, RULE), [format!("{RULE} host: kernel.sched_rt_runtime_us")]);
+    }
+    // Neither covers them.
+    example.host.cpusets[1].effective_cpus = None;
+    assert_eq!(example.examine([nearmetal_rules::rule(RULE).unwrap()]).cannot_tell.len(), 1);
 }
 
 #[test]

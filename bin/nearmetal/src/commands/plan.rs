@@ -9,7 +9,8 @@ use nearmetal_host::text::what_root_would_add;
 use nearmetal_host::{Host, HostFs};
 use nearmetal_hypervisor::{Definition, Hypervisor, Libvirt, Versions};
 use nearmetal_place::{
-    GuestRequest, Measured, Occupied, Pins, Planned, Policy, Siblings, UnknownClass, WorkloadClass, render,
+    GuestRequest, Measured, Occupied, Pins, Plan, Planned, Policy, Siblings, UnknownClass, WorkloadClass, plan_running,
+    render,
 };
 use nearmetal_rules::Domain;
 
@@ -115,8 +116,7 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     let host = Host::read(&tree);
     let Found { inputs, neighbours, versions, denied } = inputs(&args.domains, &args.domain_xml)?;
     let mut requests = inputs.iter().map(|input| request(args.class, &host, input)).collect::<Result<Vec<_>, _>>()?;
-    let uuids: Vec<&str> = requests.iter().map(|request| request.uuid.as_str()).collect();
-    let occupied = Occupied::from_guests(&host, &uuids);
+    let (host, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
     let policy = Policy {
         hugepages: !args.no_hugepages,
         vhost_pus: args.vhost_pus,
@@ -134,15 +134,16 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
         measured.guests.retain(|own| own.choices.pins != Pins::Float);
     }
     measured.expect_in(&mut requests);
-    let mut planned = nearmetal_place::plan_tuned(&host, &occupied, &requests, &policy, &measured.guests);
+    let denied = denied.filter(|_| tree.is_live());
+    let refuse = |plan: &mut Plan| denied.iter().for_each(|denied| denied.block(plan));
+    let mut planned = plan_running(&host, &requests, &policy, &measured.guests, refuse);
     nearmetal_place::use_measured(&host, &mut planned.plan, &measured);
-    if let Some(denied) = denied.filter(|_| tree.is_live()) {
-        denied.block(&mut planned.plan);
-    }
     let mut file = compose(&host, &planned.plan, &inputs)?;
     let unread = what_root_would_add(&host).filter(|_| tree.is_live());
-    let (mut told, beside) = for_the_rules(args.class, tree.is_live(), host, &inputs, versions)?;
-    occupied.give_back(&mut told);
+    // To the rules none of the planned guests runs.
+    let placed: Vec<&str> = planned.plan.placements.iter().map(|placement| placement.uuid.as_str()).collect();
+    let mut told = host;
+    Occupied::from_guests(&told, &placed).give_back(&mut told);
     follow_rules(&mut file, &told, &beside, &neighbours)?;
     // With the reasons of the rules that it follows.
     planned.plan = file.plan.clone();

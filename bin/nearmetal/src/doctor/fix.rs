@@ -12,7 +12,7 @@ use super::{Gathered, gather};
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse_beside};
+use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement};
 use crate::state::StateArgs;
 use crate::style::Format;
 
@@ -113,6 +113,7 @@ impl Run<'_> {
             self.show(&report);
             return Ok(report.status(&gathered));
         }
+        refuse_beside_a_measurement(&journal, &files)?;
         self.announce(&agreed_to);
         if !agreed(self.args.yes, self.printer) {
             self.printer.important("nothing changed");

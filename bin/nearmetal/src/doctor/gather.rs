@@ -180,7 +180,9 @@ impl Gathered {
                         self.definitions.insert(summary.name.clone(), text);
                         facts
                     });
-                    self.domains.extend(Domain::new(defined, running, class));
+                    let starts_with_host = summary.autostart;
+                    let domain = Domain::new(defined, running, class);
+                    self.domains.extend(domain.map(|domain| Domain { starts_with_host, ..domain }));
                 }
                 Err(problem) => {
                     let (name, runs) = (summary.name.clone(), !summary.state.is_off());
@@ -238,5 +240,18 @@ mod tests {
         assert!(matches!(&gathered.problems()[..], [one] if one.starts_with("domain `bad`: ")), "{gathered:?}");
         assert!(gathered.is_bad("bad") && !gathered.is_bad("on") && !gathered.bad_domains[0].runs);
         assert_eq!(fake.changes().len(), 0);
+    }
+
+    #[test]
+    fn what_libvirt_starts_with_the_host_is_known() {
+        let xml = |name: &str| {
+            format!("<domain type='kvm'><name>{name}</name><memory unit='GiB'>1</memory><vcpu>1</vcpu></domain>")
+        };
+        let mut fake = Fake::new("<capabilities/>").with_domain(&xml("early")).with_domain(&xml("late"));
+        fake.set_autostart("early", true).unwrap();
+        let mut gathered = Gathered::of(Synthetic::new().build());
+        gathered.ask_libvirt(&mut fake, None).unwrap();
+        let starts = gathered.domains.iter().map(|domain| (domain.name.as_str(), domain.starts_with_host));
+        assert_eq!(starts.collect::<Vec<_>>(), [("early", true), ("late", false)]);
     }
 }

@@ -85,7 +85,11 @@ pub(crate) const BREAKS: [Break; 31] = [
         change: |example| {
             example.replace("hpc", r#"cellid='1' mode='strict' nodeset='1'"#, r#"cellid='1' mode='strict' nodeset='0'"#)
         },
-        expected: &["numa-guest-topology-when-wide hpc (defined): cell 1"],
+        // Its pages are on two nodes, and now both cells ask for those of one.
+        expected: &[
+            "hugetlb-pool-sized-per-node hpc (defined): node 0",
+            "numa-guest-topology-when-wide hpc (defined): cell 1",
+        ],
     },
     Break {
         rule: "numa-guest-topology-when-wide",

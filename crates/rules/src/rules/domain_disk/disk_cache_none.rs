@@ -32,7 +32,7 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Outcome {
-    let direct = matches!(subject.class, WorkloadClass::Throughput | WorkloadClass::Latency);
+    let direct = is_dedicated(subject);
     let object = |disk: &DiskFacts| {
         let cache = disk.driver.cache.as_deref();
         // Without an element the default is writeback; the host's page cache holds neither NVMe functions
@@ -45,12 +45,24 @@ fn check(subject: &Subject<'_>) -> Outcome {
             None | Some("default") if direct && cached => "not set, so QEMU uses writeback",
             _ => return None,
         };
+        let what = format!("disk {} cache", disk.target);
+        if subject.refuses_direct(disk) {
+            return Some(Object::new(what, found, "none, on a file system that takes O_DIRECT"));
+        }
         let driver = of_disk(disk, "driver");
         let none = driver.clone().map(|driver| Cure::attribute(driver, "cache", "none"));
-        // Past the host's cache a block device is worth an engine that does not block.
-        let threads = direct && disk.kind == "block" && matches!(disk.driver.io.as_deref(), None | Some("threads"));
-        let native = driver.filter(|_| threads).map(|driver| Cure::attribute(driver, "io", "native"));
-        Some(Object::new(format!("disk {} cache", disk.target), found, "none").cured_by_all(none).cured_by_all(native))
+        let native = driver.filter(|_| is_worth_native(subject, disk));
+        let native = native.map(|driver| Cure::attribute(driver, "io", "native"));
+        Some(Object::new(what, found, "none").cured_by_all(none).cured_by_all(native))
     };
     Outcome::of(subject.disks().filter_map(object).collect())
+}
+
+fn is_dedicated(subject: &Subject<'_>) -> bool {
+    matches!(subject.class, WorkloadClass::Throughput | WorkloadClass::Latency)
+}
+
+/// Whether a disk is a block device that is worth an engine that does not block, once it is past the host's cache.
+pub(crate) fn is_worth_native(subject: &Subject<'_>, disk: &DiskFacts) -> bool {
+    is_dedicated(subject) && disk.kind == "block" && matches!(disk.driver.io.as_deref(), None | Some("threads"))
 }

@@ -1,12 +1,12 @@
 //! Asynchronous I/O engine suits the backing store.
 
 use nearmetal_domain::DiskFacts;
-use nearmetal_place::WorkloadClass;
 
 use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::rules::domain_disk::disk_cache_none::is_worth_native;
 use crate::subject::{Subject, of_disk};
 
 pub(crate) const RULE: Rule = Rule {
@@ -41,7 +41,6 @@ pub(crate) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Outcome {
-    let dedicated = matches!(subject.class, WorkloadClass::Throughput | WorkloadClass::Latency);
     let uring_off = subject.context.host.and_then(|host| host.system.io_uring_disabled) == Some(2);
     let object = |disk: &DiskFacts| {
         let direct = matches!(disk.driver.cache.as_deref(), Some("none" | "directsync"));
@@ -50,15 +49,17 @@ fn check(subject: &Subject<'_>) -> Outcome {
         match disk.driver.io.as_deref() {
             Some("native") if !direct => {
                 let found = "native with a cached mode, which QEMU refuses";
+                // Where cache='none' is no way out, the engine that takes any cache is.
+                let (name, value) = if subject.refuses_direct(disk) { ("io", "threads") } else { ("cache", "none") };
                 let object = Object::new(what, found, "cache='none', or another engine");
-                Some(object.cured_by_all(set("cache", "none")))
+                Some(object.cured_by_all(set(name, value)))
             }
             Some("io_uring") if uring_off => {
                 let found = "io_uring, which this host forbids (io_uring_disabled is 2)";
                 let engine = if direct { "native" } else { "threads" };
                 Some(Object::new(what, found, engine).cured_by_all(set("io", engine)))
             }
-            None | Some("threads") if dedicated && direct && disk.kind == "block" => {
+            _ if direct && is_worth_native(subject, disk) => {
                 let object = Object::new(what, "threads on a block device", "native or io_uring");
                 Some(object.cured_by_all(set("io", "native")))
             }

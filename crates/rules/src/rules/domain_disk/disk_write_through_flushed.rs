@@ -8,6 +8,7 @@ use crate::finding::{Object, Outcome};
 use crate::lvm::mapped_name;
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::rules::ALL;
+use crate::rules::domain_disk::disk_cache_none::is_worth_native;
 use crate::rules::host_kernel::version_floor_for_features::{Version, version};
 use crate::subject::{Subject, of_disk};
 
@@ -79,7 +80,7 @@ fn check(subject: &Subject<'_>) -> Outcome {
         match verdict(subject, host, disk) {
             Verdict::Safe => {}
             Verdict::Unknown(fact) => missing.push(fact),
-            Verdict::Exposed(found, settings) => objects.push(object(disk, found, &settings)),
+            Verdict::Exposed(found, settings) => objects.push(object(subject, disk, found, &settings)),
         }
     }
     missing.dedup();
@@ -134,7 +135,7 @@ fn verdict(subject: &Subject<'_>, host: &Host, disk: &DiskFacts) -> Verdict {
     }
     let cache = disk.driver.cache.as_deref().unwrap_or("writeback");
     let guest_fua = takes_fua(disk) && qemu >= SCSI_FUA;
-    let settings = engine(host, disk);
+    let settings = engine(subject, host, disk);
     if is_synchronous(disk) && qemu >= SINCE {
         let found =
             format!("cache={cache} with io=threads: QEMU {text} calls the first write after a flush safe unflushed");
@@ -180,9 +181,12 @@ fn without_raw_layer(host: &Host, disk: &DiskFacts, text: &str, qemu: Version) -
 }
 
 /// What to set so that the kernel is asked for a synchronous write. On SCSI the guest's FUA writes need it too: another
-/// cache mode alone is no cure there.
-fn engine(host: &Host, disk: &DiskFacts) -> Vec<(&'static str, &'static str)> {
+/// cache mode alone is no cure there. Where `disk-cache-none` and `disk-io-native-or-uring` ask for io=native it is that, which is
+/// as good: two values for one attribute would cure nothing.
+fn engine(subject: &Subject<'_>, host: &Host, disk: &DiskFacts) -> Vec<(&'static str, &'static str)> {
     match (host.system.io_uring_disabled == Some(2), is_direct(disk)) {
+        (_, true) if is_worth_native(subject, disk) => vec![("io", "native")],
+        (_, false) if is_worth_native(subject, disk) => vec![("cache", "none"), ("io", "native")],
         (false, _) => vec![("io", "io_uring")],
         (true, true) => vec![("io", "native")],
         // QEMU takes io=native only past the page cache.
@@ -199,7 +203,7 @@ fn shows_fua(machine: Option<&str>) -> Option<bool> {
     Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?) >= (SCSI_FUA.0, SCSI_FUA.1))
 }
 
-fn object(disk: &DiskFacts, found: String, settings: &[(&'static str, &'static str)]) -> Object {
+fn object(subject: &Subject<'_>, disk: &DiskFacts, found: String, settings: &[(&'static str, &'static str)]) -> Object {
     let mut wanted: Vec<String> = settings.iter().map(|(name, value)| format!("{name}='{value}'")).collect();
     let wanted = match settings {
         [("io", _)] if disk.bus.as_deref() != Some("scsi") => {
@@ -208,7 +212,9 @@ fn object(disk: &DiskFacts, found: String, settings: &[(&'static str, &'static s
         }
         _ => wanted.join(" and "),
     };
+    let starts = !(subject.refuses_direct(disk) && settings.contains(&("cache", "none")));
     let cures = of_disk(disk, "driver")
+        .filter(|_| starts)
         .into_iter()
         .flat_map(|driver| settings.iter().map(move |(name, value)| Cure::attribute(driver.clone(), name, *value)));
     Object::new(format!("disk {} cache", disk.target), found, wanted).cured_by_all(cures)

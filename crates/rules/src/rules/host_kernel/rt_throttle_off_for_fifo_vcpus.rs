@@ -19,6 +19,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &[
         "/proc/sys/kernel/sched_rt_runtime_us",
         "/sys/devices/system/cpu/isolated",
+        "/sys/fs/cgroup/**/cpuset.cpus.partition",
         "domain <cputune><vcpusched scheduler='fifo'>",
     ],
     good: "-1 when any vCPU is fifo/rr on isolated CPUs; else default 950000",
@@ -60,11 +61,12 @@ fn check(context: &Context<'_>) -> Outcome {
     if cpus.is_empty() {
         return Outcome::NotApplicable;
     }
-    let Some(isolated) = host.system.isolated.as_ref() else {
+    let isolated = host.isolated_cpus();
+    let alone = cpus.iter().all(|cpus| cpus.is_subset(&isolated));
+    if !alone && host.system.isolated.is_none() {
         return Outcome::unknown("/sys/devices/system/cpu/isolated");
-    };
+    }
     let Some(runtime) = host.system.sysctl(NAME) else { return Outcome::unknown(Sysctl::path_of(NAME)) };
-    let alone = cpus.iter().all(|cpus| cpus.is_subset(isolated));
     let (found, wanted) = match (alone, runtime) {
         (true, 0..) => (format!("{runtime}: real-time vCPUs stop for the rest of each period"), -1),
         (false, ..0) => (format!("{runtime}: a real-time vCPU can keep a PU from the host forever"), DEFAULT),

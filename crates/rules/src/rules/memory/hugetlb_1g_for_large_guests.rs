@@ -6,7 +6,7 @@ use nearmetal_units::{Bytes, PageSize};
 
 use crate::cure::Cure;
 use crate::finding::{Object, Outcome};
-use crate::pools::{demands, free_pages};
+use crate::pools::{asked, demands, free_pages};
 use crate::rule::{Check, Evidence, Fix, Layer, Need, Rule, Severity};
 use crate::subject::Subject;
 
@@ -61,16 +61,13 @@ fn larger_pages(subject: &Subject<'_>) -> Vec<Cure> {
         .as_deref()
         .is_some_and(|pages| matches!(pages, [] | [HugepageFacts { cells: None, .. }]));
     let Some(host) = subject.context.host.filter(|_| plain) else { return Vec::new() };
-    let demands = demands(subject, host);
-    let fits = demands.iter().all(|(memory, nodes)| {
-        // Cells may share a node's pool.
-        let sharing = demands.iter().filter(|(_, others)| !others.is_disjoint(nodes));
-        let asked: u64 = sharing.map(|(memory, _)| memory.pages(PageSize::HUGE_1G)).sum();
-        let whole = memory.get() % PageSize::HUGE_1G.bytes().get() == 0;
-        whole && asked <= free_pages(host, nodes, PageSize::HUGE_1G)
+    let size = PageSize::HUGE_1G;
+    let fits = demands(subject.facts, host).iter().all(|(memory, nodes)| {
+        let whole = memory.get() % size.bytes().get() == 0;
+        whole && asked(subject.facts, host, nodes, size) <= free_pages(host, nodes, size)
     });
     let page = "memoryBacking/hugepages/page";
-    let size = PageSize::HUGE_1G.bytes().kib().to_string();
-    let cures = [Cure::attribute(page, "size", size), Cure::attribute(page, "unit", "KiB")];
+    let kib = size.bytes().kib().to_string();
+    let cures = [Cure::attribute(page, "size", kib), Cure::attribute(page, "unit", "KiB")];
     cures.into_iter().filter(|_| fits).collect()
 }

@@ -1,9 +1,11 @@
 //! Changes that were refused: in which words, and with which exit code; and libvirt where it is missing.
 
+use nearmetal_change::journal::{AtWork, Work};
 use nearmetal_change::{ChangeError, Journal};
 use nearmetal_host::HostFs;
 use nearmetal_hypervisor::protocol::{Reply, Request};
 use nearmetal_hypervisor::{HypervisorError, Transport};
+use nearmetal_measure::leftovers_since;
 
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
@@ -21,6 +23,26 @@ pub(crate) fn refuse(printer: &mut Printer, error: &ChangeError) -> ExitStatus {
 /// that would be the wrong one.
 pub(crate) fn refuse_beside(printer: &mut Printer, error: ChangeError, journal: &Journal) -> ExitStatus {
     refuse(printer, &journal.who_is_at_it(error, &HostFs::live()))
+}
+
+/// Refuses a change beside a measurement, and where one that was killed has left something: what it has borrowed goes back as it was
+/// found, pools and PUs and the VM that is tuned, whatever was made of that meanwhile.
+pub(crate) fn refuse_beside_a_measurement(journal: &Journal, files: &HostFs) -> Result<(), ChangeError> {
+    let problem = match journal.at_work(files)? {
+        Some(AtWork { work: Work::Measuring, pid }) if pid != Some(std::process::id()) => {
+            let process = pid.map_or_else(|| "in another PID namespace".to_owned(), |pid| format!("process {pid}"));
+            format!(
+                "a measurement runs ({process}) and will put pools and PUs back as it found them: wait until it ends, then try again"
+            )
+        }
+        _ if leftovers_since(journal.state_directory()).is_some() => {
+            "a measurement that was interrupted has borrowed something that is not back yet: `nearmetal rollback` puts it back, then \
+             try again"
+                .to_owned()
+        }
+        _ => return Ok(()),
+    };
+    Err(ChangeError::Preconditions { problems: vec![problem] })
 }
 
 /// Whether an error is about what the user named, and not about this machine.
@@ -59,5 +81,38 @@ pub(crate) struct NoLibvirt {
 impl Transport for NoLibvirt {
     fn call(&mut self, _request: Request) -> Result<Reply, HypervisorError> {
         Err(HypervisorError::Protocol { reason: self.reason.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use nearmetal_host::{Entry, MemoryTree, files};
+
+    use super::*;
+
+    /// A kernel in which process 4711 has the lock on a file.
+    fn kernel(inode: u64) -> HostFs {
+        let mut tree = MemoryTree::new();
+        let line = format!("1: FLOCK  ADVISORY  WRITE 4711 fe:01:{inode} 0 EOF\n");
+        tree.put("/proc/locks", Entry::File(line.into())).unwrap();
+        HostFs::of_tree(tree, "locks")
+    }
+
+    #[test]
+    fn no_change_begins_beside_a_measurement_or_what_one_has_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::at(directory.path().to_owned());
+        refuse_beside_a_measurement(&journal, &kernel(0)).unwrap();
+        let lock = directory.path().join("measuring");
+        files::write(&lock, "4711\n").unwrap();
+        let kernel = kernel(lock.metadata().unwrap().ino());
+        let said = refuse_beside_a_measurement(&journal, &kernel).unwrap_err().to_string();
+        assert!(said.contains("process 4711") && said.contains("wait until it ends"), "{said}");
+        files::remove(&lock).unwrap();
+        files::write(&directory.path().join("bench.json"), "{}").unwrap();
+        let said = refuse_beside_a_measurement(&journal, &kernel).unwrap_err().to_string();
+        assert!(said.contains("`nearmetal rollback` puts it back"), "{said}");
     }
 }

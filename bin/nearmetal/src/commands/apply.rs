@@ -18,7 +18,7 @@ use crate::fleet::apply::{self as fleet_apply, Order};
 use crate::guest_profile::Denied;
 use crate::printer::Printer;
 use crate::read_back;
-use crate::refusal::refuse_beside;
+use crate::refusal::{refuse_beside, refuse_beside_a_measurement};
 use crate::state::{StateArgs, load_plan};
 use crate::steps::{self, Steps};
 use crate::style::Format;
@@ -141,6 +141,9 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     if args.dry_run {
         shown_dry(args.format, &list, printer);
         return Ok(ExitStatus::Done);
+    }
+    if !list.is_empty() {
+        refuse_beside_a_measurement(&journal, &files)?;
     }
     if !list.is_empty() && !agreed_to(args, &list, printer) {
         printer.important("nothing was changed");

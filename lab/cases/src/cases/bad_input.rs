@@ -63,12 +63,18 @@ fn changed_since(bench: &Bench) -> anyhow::Result<Verdict> {
 
 fn libvirt_down(bench: &Bench) -> anyhow::Result<Verdict> {
     planned(bench)?;
+    refused_without_libvirt(bench, APPLY)?;
+    Ok(HOLDS)
+}
+
+/// Stops libvirt for a command that cannot do without it, and says so.
+pub(super) fn refused_without_libvirt(bench: &Bench, command: &str) -> anyhow::Result<()> {
     bench.sh("systemctl stop libvirtd.socket libvirtd-ro.socket libvirtd-admin.socket libvirtd 2>/dev/null; true")?;
-    let result = bench.ends_with(3, APPLY);
+    let result = bench.ends_with(3, command);
     bench.sh("systemctl start libvirtd.socket libvirtd 2>/dev/null; for i in $(seq 60); do virsh -q version >/dev/null 2>&1 && exit 0; sleep 1; done; exit 1")?;
     let text = result?;
     ensure!(text.contains("qemu:///system"), "the URI is named: {text}");
-    Ok(HOLDS)
+    Ok(())
 }
 
 fn not_root(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -5,7 +5,7 @@ use nearmetal_load::Workload;
 use nearmetal_results::{AS_FOUND, BARE_SLICE, Outcome, PLANNED, Purpose, Results, VIRT_INSTALL};
 
 use super::bench::same_arm;
-use super::workloads::has;
+use super::workloads::{has, has_once};
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::{Bench, Boot, purge};
 
@@ -147,7 +147,8 @@ fn every_arm(bench: &Bench) -> anyhow::Result<Verdict> {
     for (arm, percent) in [BARE_SLICE, PLANNED].into_iter().flat_map(|arm| [(arm, 100), (arm, 0)]) {
         let of = |workload: &Workload| matches!(workload, Workload::Fio(job) if job.read_percent == percent);
         has(&results, arm, "cpu", of)?;
-        has(&results, arm, "cpu.host", of)?;
+        // Of two seconds in a slow lab the counted part may miss the requests, and then the sample says so in place of a figure.
+        has_once(&results, arm, "cpu.host", of)?;
     }
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh("virsh domstate web1")? == running, "the original is not as it was");

@@ -10,6 +10,7 @@ mod session;
 
 use anyhow::ensure;
 
+use super::bad_input::refused_without_libvirt;
 use super::{Case, HOLDS, Verdict, alone, shared, shared_long};
 use crate::context::Bench;
 
@@ -103,6 +104,7 @@ fn waiting(flavour: &str) -> String {
 
 fn code(bench: &Bench) -> anyhow::Result<Verdict> {
     flavours(bench)?;
+    bench.sh("rm -f /var/log/libvirt/qemu/run-*")?;
     let text = bench.ends_with(
         7,
         "nearmetal run pages --flavours /root/flavours.toml --events /root/events --console /root/console -- \
@@ -111,6 +113,8 @@ fn code(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(text.starts_with("2\n") && text.contains("\nerr"), "{text}");
     ensure!(bench.sh("cat /root/console")?.contains("on the console"), "nothing of the console");
     nothing_is_left(bench, "a run")?;
+    let logs = bench.sh("ls /var/log/libvirt/qemu | grep ^run-; true")?;
+    ensure!(logs.is_empty(), "libvirt's log of its QEMU: {logs}");
     let events = bench.sh("cat /root/events")?;
     for event in ["reserved", "started", "read-back", "agent", "command-started", "command-ended", "given-back"] {
         ensure!(events.contains(&format!("\"event\":\"{event}\"")), "no `{event}`: {events}");
@@ -258,6 +262,9 @@ fn refusals(bench: &Bench) -> anyhow::Result<Verdict> {
         let text = bench.ends_with(code, &format!("{prefix} {run} {words}"))?;
         ensure!(text.contains(says), "{words}: {text}");
     }
+    // Before it has a slice or pages, which it could not give back without libvirt.
+    refused_without_libvirt(bench, &format!("{run} pages --events /root/events -- true"))?;
+    ensure!(!bench.sh("cat /root/events")?.contains("\"event\":\"reserved\""), "it took a slice without libvirt");
     nothing_is_left(bench, "refusals")?;
     Ok(HOLDS)
 }

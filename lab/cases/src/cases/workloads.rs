@@ -47,11 +47,25 @@ pub(super) fn has(results: &Results, arm: &str, metric: &str, of: impl Fn(&Workl
     let own: Vec<_> = own.filter(|run| !matches!(run.purpose, Purpose::ExitReasons | Purpose::Accesses)).collect();
     ensure!(!own.is_empty(), "{arm} did not run it");
     for run in own {
-        if let Outcome::Failed { why } = &run.outcome {
-            anyhow::bail!("{arm}, {}: {why}", run.workload.label());
+        match &run.outcome {
+            Outcome::Failed { why } => anyhow::bail!("{arm}, {}: {why}", run.workload.label()),
+            Outcome::Measured { notes, .. } => {
+                ensure!(run.value(metric).is_some(), "{arm}, {}: no {metric}; {notes:?}", run.workload.label());
+            }
         }
-        ensure!(run.value(metric).is_some(), "{arm}, {}: no {metric}", run.workload.label());
     }
+    Ok(())
+}
+
+/// One sample of an arm at least has a metric.
+pub(super) fn has_once(
+    results: &Results,
+    arm: &str,
+    metric: &str,
+    of: impl Fn(&Workload) -> bool,
+) -> anyhow::Result<()> {
+    let own: Vec<_> = results.runs.iter().filter(|run| run.arm == arm && of(&run.workload)).collect();
+    ensure!(own.iter().any(|run| run.value(metric).is_some()), "{arm}: no sample has {metric}: {own:?}");
     Ok(())
 }
 

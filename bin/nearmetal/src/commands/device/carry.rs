@@ -11,7 +11,7 @@ use super::function;
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse_beside};
+use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement};
 use crate::state::StateArgs;
 
 /// How a change to a device is made.
@@ -95,6 +95,7 @@ fn run(
     if args.dry_run {
         return Ok(ExitStatus::Done);
     }
+    refuse_beside_a_measurement(&journal, &files)?;
     if !agreed(args.yes, printer) {
         printer.important("nothing changed");
         return Ok(ExitStatus::WrongUse);

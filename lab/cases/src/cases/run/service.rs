@@ -10,6 +10,7 @@ use crate::context::Bench;
 
 const SOCKET: &str = include_str!("../../../../../packaging/systemd/nearmetal-run.socket");
 const SERVICE: &str = include_str!("../../../../../packaging/systemd/nearmetal-run@.service");
+const SLICE: &str = include_str!("../../../../../packaging/systemd/system-nearmetal.slice");
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -41,13 +42,14 @@ pub(in crate::cases) fn flavours_for(group: &str) -> String {
 pub(in crate::cases) fn listen(bench: &Bench) -> anyhow::Result<()> {
     bench.write("/run/systemd/system/nearmetal-run.socket", SOCKET)?;
     bench.write("/run/systemd/system/nearmetal-run@.service", SERVICE)?;
+    bench.write("/run/systemd/system/system-nearmetal.slice", SLICE)?;
     bench.sh("ln -sf /usr/local/bin/nearmetal /usr/bin/nearmetal; systemctl daemon-reload; systemctl restart nearmetal-run.socket")?;
     Ok(())
 }
 
 fn tear_down(bench: &Bench) -> anyhow::Result<()> {
     bench.sh(
-        "systemctl stop nearmetal-run.socket; rm -rf /run/systemd/system/nearmetal-run* /etc/nearmetal/flavours.toml /usr/bin/nearmetal /var/tmp/console
+        "systemctl stop nearmetal-run.socket; rm -rf /run/systemd/system/nearmetal-run* /run/systemd/system/system-nearmetal.slice /etc/nearmetal/flavours.toml /usr/bin/nearmetal /var/tmp/console
          systemctl daemon-reload",
     )?;
     Ok(())

@@ -36,10 +36,16 @@ pub(crate) fn guest_request(facts: DomainFacts, class: WorkloadClass, paths: &Pa
 }
 
 fn shown(facts: &DomainFacts) -> Shown {
+    let policies = || facts.numatune.iter().flat_map(|policy| &policy.cells);
+    let is_strict = |cell: u32| {
+        let own = policies().find(|policy| policy.cell == cell);
+        own.is_some_and(|policy| policy.mode.as_deref().is_none_or(|mode| mode == "strict"))
+    };
     let cell = |cell: &CellFacts| ShownCell {
         vcpus: cell.vcpus.clone(),
         memory: cell.memory,
         node: facts.node_of_cell(cell.id),
+        is_strict: is_strict(cell.id),
     };
     Shown {
         cells: facts.cells.iter().map(cell).collect(),

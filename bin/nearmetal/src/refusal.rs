@@ -35,6 +35,8 @@ pub(crate) fn refuse_beside_a_measurement(journal: &Journal, files: &HostFs) -> 
                 "a measurement runs ({process}) and will put pools and PUs back as it found them: wait until it ends, then try again"
             )
         }
+        // Who changes something now is in the way of itself: what a measurement has is looked at behind that.
+        Some(AtWork { work: Work::Changing, .. }) => return Ok(()),
         _ if leftovers_since(journal.state_directory()).is_some() => {
             "a measurement that was interrupted has borrowed something that is not back yet: `nearmetal rollback` puts it back, then \
              try again"

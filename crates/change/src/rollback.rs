@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::boot_unit::UNIT_NAME;
 use crate::change::{Change, functions_words, pool_words};
+use crate::device_state::BoundDriver;
 use crate::faults::Faults;
 use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
-use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::perform::{shut_down, start};
 use crate::shared::Needed;
@@ -115,7 +115,7 @@ pub fn preview(
 ) -> Result<Preview, ChangeError> {
     let all = journal.transactions()?;
     let transaction = choose(&all, options.transaction)?;
-    check_later(machine.kernel, &all, transaction)?;
+    check_later(machine, &all, transaction)?;
     check_users(machine, transaction)?;
     let guests = guests(machine, transaction)?;
     let words = |action: Action<'_>| match action {
@@ -175,7 +175,7 @@ pub(crate) fn rollback_locked(
 ) -> Result<RolledBack, ChangeError> {
     let all = journal.transactions()?;
     let transaction = choose(&all, options.transaction)?;
-    check_later(machine.kernel, &all, transaction)?;
+    check_later(machine, &all, transaction)?;
     check_users(machine, transaction)?;
     let guests = guests(machine, transaction)?;
     let stop: Vec<String> =
@@ -268,16 +268,26 @@ fn choose(all: &[Transaction], wanted: Option<u32>) -> Result<&Transaction, Chan
 }
 
 /// Old values are right only in the order in which they were journalled, and what a later transaction stands on has to stay.
-fn check_later(kernel: &dyn Kernel, all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
+fn check_later(machine: &Machine<'_>, all: &[Transaction], transaction: &Transaction) -> Result<(), ChangeError> {
     let objects = |transaction: &Transaction| -> Vec<String> {
         let shared = |change: &Change| matches!(change, Change::BootUnit { .. } | Change::QemuHook { .. });
         let real = transaction.steps.iter().filter(|step| !shared(&step.change));
         real.map(|step| step.change.object()).collect()
     };
     let mine = objects(transaction);
+    let takes_away = |change: &&Change| match change {
+        Change::HugepagePool { old, new, .. } => old < new,
+        change => matches!(change, Change::VirtualFunctions { .. }),
+    };
+    let steps = transaction.steps.iter().map(|step| &step.change);
+    let taken: Vec<String> = steps.filter(takes_away).map(Change::object).collect();
     for later in all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force()) {
-        let needed = objects(later).into_iter().chain(stands_on(kernel, later)?);
-        if let Some(object) = needed.into_iter().find(|object| mine.contains(object)) {
+        let same = objects(later).into_iter().find(|object| mine.contains(object));
+        let object = match same {
+            None if !taken.is_empty() => stands_on(machine, later)?.into_iter().find(|object| taken.contains(object)),
+            same => same,
+        };
+        if let Some(object) = object {
             return Err(ChangeError::LaterTransaction {
                 transaction: transaction.number(),
                 later: later.number(),
@@ -290,17 +300,20 @@ fn check_later(kernel: &dyn Kernel, all: &[Transaction], transaction: &Transacti
 
 /// What a transaction uses and may not have changed itself, in the words of [`Change::object`]: pools that had pages enough for its
 /// guests, and the functions of a card of which it has bound one.
-fn stands_on(kernel: &dyn Kernel, transaction: &Transaction) -> Result<Vec<String>, ChangeError> {
+fn stands_on(machine: &Machine<'_>, transaction: &Transaction) -> Result<Vec<String>, ChangeError> {
     let placements = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.plan.placements);
     let pools = placements.flat_map(|placement| {
         let memory = &placement.memory;
         memory.page_size.into_iter().flat_map(move |size| memory.nodes.iter().map(move |node| pool_words(node, size)))
     });
     let mut all: Vec<String> = pools.collect();
-    for step in &transaction.steps {
-        if let Change::Driver { card, .. } = &step.change {
-            let physical = devices::step::physical_function(kernel, card.function)?;
-            all.extend(physical.map(functions_words));
+    for step in transaction.steps.iter().filter(|step| step.done && !step.undone && step.boot_id == machine.boot_id) {
+        if let Change::Driver { card, new, .. } = &step.change {
+            // One that was released since has another driver.
+            let is_bound = matches!(&new.bound, BoundDriver::Named(name) if name.contains("vfio"))
+                && new.bound == devices::driver::driver(machine.kernel, card.function)?.bound;
+            let physical = devices::step::physical_function(machine.kernel, card.function)?;
+            all.extend(physical.filter(|_| is_bound).map(functions_words));
         }
     }
     Ok(all)

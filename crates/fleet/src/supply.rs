@@ -42,7 +42,7 @@ impl FleetHost {
     /// The same, with all functions of an IOMMU group that are meant for one VM.
     pub(crate) fn with(name: String, host: &Host, ledger: &Ledger, reserve: &Reserve, meant: &Meant) -> Self {
         let mut unknown: Vec<String> = ledger.unknown.iter().map(|what| format!("not known: {what}")).collect();
-        let free = ledger.free.difference(&host.isolated_cpus());
+        let free = ledger.free.difference(&host.isolated_cpus().difference(&of_guests_partition(host)));
         let first = host.online().first();
         let mut nodes: Vec<NodeSupply> = host
             .nodes
@@ -192,6 +192,13 @@ fn devices(host: &Host, ledger: &Ledger, meant: &Meant, nodes: &[NodeSupply]) ->
     supplies
 }
 
+/// PUs of an isolated partition that is the guests' own: where libvirt's guests are, these are theirs alone.
+fn of_guests_partition(host: &Host) -> CpuSet {
+    let own = host.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
+    let own = own.filter(|set| set.path == "/machine.slice" || set.path.starts_with("/machine.slice/"));
+    own.filter_map(|set| set.effective_cpus.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
+}
+
 /// Functions that VMs can be given: those that neither the host nor a guest uses, of groups that neither uses. VFIO opens
 /// a group once: of each there are the functions meant for one VM, or else one, rather a graphics card than its sound.
 fn offered<'a>(host: &'a Host, ledger: &Ledger, meant: &Meant) -> Vec<&'a PciDevice> {
@@ -201,10 +208,15 @@ fn offered<'a>(host: &'a Host, ledger: &Ledger, meant: &Meant) -> Vec<&'a PciDev
         let whole = device.physical_function.is_none();
         let kept = whole && (device.iommu_group.is_none() || !assignable::names(host, device.address).is_empty());
         // The firmware's display stays called the console when the host has bound it to vfio for a VM.
-        let given_up = vm(device).is_some() && device.vfio_driver().is_some();
+        let given_up = device.vfio_driver().is_some();
         let uses = assignable::uses(host, ledger, device.address);
-        kept || ledger.may_be_held(device.address)
-            || uses.iter().any(|use_of| !given_up || *use_of != Obstacle::Console)
+        let is_in_the_way = |use_of: &Obstacle| match use_of {
+            Obstacle::Console => !given_up,
+            // NetworkManager brings each up that it finds; libvirt takes it from the host's driver.
+            Obstacle::InterfaceUp { .. } => whole,
+            _ => true,
+        };
+        kept || ledger.may_be_held(device.address) || uses.iter().any(is_in_the_way)
     };
     let group_is_used = |device: &PciDevice| {
         let others = host.pci_devices.iter().filter(|other| other.address != device.address);
@@ -235,7 +247,8 @@ fn offered<'a>(host: &'a Host, ledger: &Ledger, meant: &Meant) -> Vec<&'a PciDev
 fn left_to_host(host: &Host, ledger: &Ledger) -> Option<String> {
     let all = host.pci_devices.iter().filter(|device| device.physical_function.is_some());
     let mut used = all.filter_map(|device| {
-        let obstacle = assignable::uses(host, ledger, device.address).into_iter().next()?;
+        let mut obstacles = assignable::uses(host, ledger, device.address).into_iter();
+        let obstacle = obstacles.find(|use_of| !matches!(use_of, Obstacle::InterfaceUp { .. }))?;
         Some(format!("{} ({obstacle})", device.address))
     });
     let first = used.next()?;

@@ -157,6 +157,13 @@ fn functions_that_the_host_uses_are_not_offered() {
         master: Some("br0".to_owned()),
         ..NetworkInterface::default()
     });
+    // NetworkManager brings up what it finds; libvirt takes that from the host's driver.
+    machine.network_interfaces.push(NetworkInterface {
+        name: "eth2".to_owned(),
+        pci: Some(vfs[1]),
+        state: Some("up".to_owned()),
+        ..NetworkInterface::default()
+    });
     assert_eq!(offered(&machine, Some(&[])), vfs[1..]);
     let supply = FleetHost::of("one", &machine, &ledger::of(&machine, &[]), &Reserve::default());
     assert_eq!(

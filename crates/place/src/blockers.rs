@@ -99,7 +99,7 @@ fn bound_cells(
 ) -> String {
     let (what, _) = words(policy.siblings);
     let short = guest.shows.cells.iter().enumerate().filter_map(|(number, cell)| {
-        let node = cell.node?;
+        let node = cell.node.filter(|_| cell.is_strict)?;
         let (cpus, bytes) = (processors.room(node, Level::Helpers, policy.siblings), memory.amount(node, unit));
         (cpus < cell.vcpus.len() || bytes < cell.memory).then(|| {
             format!(

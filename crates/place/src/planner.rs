@@ -128,6 +128,9 @@ pub fn plan_tuned(
 /// Places guests of which some run already. What these own comes free when they start again, and only then: one that is
 /// refused goes on as it is, so the others are placed anew around it, until none has what another keeps. `refuse` takes
 /// those out of a plan that something else keeps from starting.
+///
+/// A guest that does not run may come first and then not fit beside one that it has driven out: without it there may be a
+/// place for more.
 pub fn plan_running(
     host: &Host,
     guests: &[GuestRequest],
@@ -135,19 +138,44 @@ pub fn plan_running(
     tuned: &[MeasuredGuest],
     refuse: impl Fn(&mut Plan),
 ) -> Planned {
-    let runs =
-        |guest: &GuestRequest| host.guests.iter().any(|process| process.uuid.as_deref() == Some(guest.uuid.as_str()));
+    let place = |name: &str| guests.iter().position(|guest| guest.name == name);
+    let mut planned = around_those_that_stay(host, guests, policy, tuned, &refuse);
+    let is_new = |blocker: &&Blocker| guests.iter().any(|own| own.name == blocker.guest && !runs(host, own));
+    let left_out: Vec<Blocker> = planned.plan.blocked.iter().filter(is_new).cloned().collect();
+    if !left_out.is_empty() && left_out.len() < planned.plan.blocked.len() {
+        let is_left = |guest: &&GuestRequest| !left_out.iter().any(|blocker| blocker.guest == guest.name);
+        let others: Vec<GuestRequest> = guests.iter().filter(is_left).cloned().collect();
+        let without = around_those_that_stay(host, &others, policy, tuned, &refuse);
+        if without.plan.placements.len() > planned.plan.placements.len() {
+            planned = without;
+            planned.plan.blocked.extend(left_out);
+        }
+    }
+    planned.plan.blocked.sort_by_key(|blocker| place(&blocker.guest));
+    planned
+}
+
+fn runs(host: &Host, guest: &GuestRequest) -> bool {
+    host.guests.iter().any(|process| process.uuid.as_deref() == Some(guest.uuid.as_str()))
+}
+
+fn around_those_that_stay(
+    host: &Host,
+    guests: &[GuestRequest],
+    policy: &Policy,
+    tuned: &[MeasuredGuest],
+    refuse: &impl Fn(&mut Plan),
+) -> Planned {
     let mut asked = guests.to_vec();
     let mut refused: Vec<Blocker> = Vec::new();
     loop {
         let mut planned = plan_tuned(host, &Occupied::around(host, &asked), &asked, policy, tuned);
         refuse(&mut planned.plan);
         let is_placed = |guest: &GuestRequest| planned.plan.placements.iter().any(|own| own.uuid == guest.uuid);
-        let (staying, others): (Vec<_>, Vec<_>) = asked.into_iter().partition(|guest| runs(guest) && !is_placed(guest));
+        let (staying, others): (Vec<_>, Vec<_>) =
+            asked.into_iter().partition(|guest| runs(host, guest) && !is_placed(guest));
         if staying.is_empty() {
             planned.plan.blocked.extend(refused);
-            let place = |blocker: &Blocker| guests.iter().position(|guest| guest.name == blocker.guest);
-            planned.plan.blocked.sort_by_key(place);
             return planned;
         }
         let stays = |blocker: &Blocker| staying.iter().any(|guest| guest.name == blocker.guest);

@@ -110,6 +110,9 @@ pub struct ShownCell {
     /// The node that it is bound to, if it is bound to one.
     #[serde(default)]
     pub node: Option<u32>,
+    /// Whether its memory may come from no other.
+    #[serde(default)]
+    pub is_strict: bool,
 }
 
 /// A disk of a guest.

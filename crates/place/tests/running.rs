@@ -64,6 +64,13 @@ fn a_guest_that_only_had_room_in_place_of_a_refused_one_stays_as_it_is_too() {
 }
 
 #[test]
+fn a_guest_that_runs_is_placed_where_a_new_one_before_it_fits_nowhere() {
+    let host = host(0, vec![running("a", "1-4", 0)]);
+    let plan = planned(&host, &[guest("new", 5, 512), guest("a", 4, 512)]);
+    assert_eq!((blocked(&plan), plan.placements[0].guest.as_str()), (vec!["new"], "a"));
+}
+
+#[test]
 fn what_else_keeps_a_guest_from_starting_refuses_it_with_what_it_has() {
     let host = host(0, vec![running("b", "1-4", 0)]);
     let refuse = |plan: &mut Plan| {

@@ -140,13 +140,16 @@ fn given_back(
     // Each whatever becomes of the other.
     let functions = function::give_back_in(kernel, &mut claim, set_aside, patience, looks);
     let pools = give_back(kernel, &mut claim, patience);
-    let_go(claim, pools.and(functions))
+    let_go(claim, pools.and(functions), true)
 }
 
-/// Removes the reservation of a guest that is gone. If a function or a pool did not go back, it keeps what these are: its PUs are free
-/// for the next run, and so is its memory, unless a pool still has pages for it that nobody is to count on.
-fn let_go(mut claim: Claim, back: Result<(), RunError>) -> Result<(), RunError> {
+/// Removes the reservation of a guest. If a function or a pool did not go back, it keeps what these are; of a guest that `is_gone` the
+/// PUs are free for the next run, and so is the memory, unless a pool still has pages for it that nobody is to count on.
+fn let_go(mut claim: Claim, back: Result<(), RunError>, is_gone: bool) -> Result<(), RunError> {
     let Err(error) = back else { return claim.release() };
+    if !is_gone {
+        return Err(error);
+    }
     // Where that cannot be written, they stay taken.
     let _ = claim.amend(|own| {
         own.cpus = CpuSet::new();
@@ -225,7 +228,9 @@ pub fn release(desk: &Desk, mut claim: Claim, kernel: &dyn Kernel, patience: Dur
     // Each whatever becomes of the other.
     let functions = function::give_back(kernel, &mut claim, patience);
     let pools = pools_back(desk, &mut claim, kernel, patience);
-    let_go(claim, pools.and(functions))
+    // libvirt may have lost it alive.
+    let is_gone = matches!(kernel.affinity(&claim.reservation().uuid, PinTarget::Emulator), Ok(None));
+    let_go(claim, pools.and(functions), is_gone)
 }
 
 fn pools_back(desk: &Desk, claim: &mut Claim, kernel: &dyn Kernel, patience: Duration) -> Result<(), RunError> {

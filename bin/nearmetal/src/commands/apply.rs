@@ -140,10 +140,12 @@ fn run(args: &Args, printer: &mut Printer) -> Result<ExitStatus, ChangeError> {
     }
     if args.dry_run {
         shown_dry(args.format, &list, printer);
-        return Ok(ExitStatus::Done);
     }
     if !list.is_empty() {
         refuse_beside_a_measurement(&journal, &files)?;
+    }
+    if args.dry_run {
+        return Ok(ExitStatus::Done);
     }
     if !list.is_empty() && !agreed_to(args, &list, printer) {
         printer.important("nothing was changed");

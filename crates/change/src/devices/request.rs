@@ -8,10 +8,11 @@ use nearmetal_host::ledger::Ledger;
 use nearmetal_host::{Host, PciDevice};
 use nearmetal_units::PciAddress;
 
-use super::{DevicePlan, card, driver, ip, nvme};
+use super::{DevicePlan, card, driver, ip, nvme, set_aside};
 use crate::ChangeError;
 use crate::change::Change;
 use crate::device_state::{BoundDriver, DriverState, NetworkSettings, NvmeResources, Rate, VfSettings, VfState, Vlan};
+use crate::journal::Journal;
 use crate::machine::Machine;
 use crate::steps::boot_unit_change;
 
@@ -167,9 +168,12 @@ pub fn plan_virtual_functions(
     };
     let autoprobe = request.autoprobe.or(old.autoprobe);
     let mut own = old.clone();
+    // Whoever may not read the journal may only look.
+    let bound = set_aside(&Journal::at(state).transactions().unwrap_or_default());
     for (settings, function) in own.functions.iter_mut().zip(card::addresses(kernel, function)?) {
         // libvirt has bound it for that guest alone, which no boot has to make again.
-        if guest_of(ledger, function).is_some() || driver::lent_through(kernel, function)?.is_some() {
+        let is_lent = guest_of(ledger, function).is_some() || driver::lent_through(kernel, function)?.is_some();
+        if is_lent && !bound.contains(&function) {
             settings.driver = driver_of_new(autoprobe);
         }
     }

@@ -153,6 +153,9 @@ fn only_what_a_guest_gets_at_its_start_waits_for_it() {
         let mut verification = judge(&plan, &plan.placements[0], &observed);
         let differ = verification.mismatches();
         assert!(differ > 0);
+        let mut nothing = verification.clone();
+        nothing.await_restart(&[]);
+        assert_eq!(nothing, verification, "nothing waits for a start");
         let mut unrelated = verification.clone();
         unrelated.await_restart(&["topology".to_owned()]);
         let is_memory = |check: &Check| check.kind == CheckKind::Memory && check.outcome == Outcome::Mismatch;

@@ -92,10 +92,10 @@ fn run(
     for note in &plan.notes {
         printer.say(&format!("  ({note})"));
     }
+    refuse_beside_a_measurement(&journal, &files)?;
     if args.dry_run {
         return Ok(ExitStatus::Done);
     }
-    refuse_beside_a_measurement(&journal, &files)?;
     if !agreed(args.yes, printer) {
         printer.important("nothing changed");
         return Ok(ExitStatus::WrongUse);

@@ -86,6 +86,19 @@ fn settings_of_a_function_are_undone_while_a_guest_has_it_and_its_driver_is_left
 }
 
 #[test]
+fn a_function_that_was_bound_for_guests_stays_bound_for_them_while_one_has_it() {
+    let function = virtual_function(CARD, 0);
+    let mut stage = DeviceStage::new();
+    stage.vfs(CARD, &request(2)).unwrap();
+    stage.bind(&function).unwrap();
+    stage.kernel.lend(&function);
+    let plan = stage.plan(CARD, &VfRequest { persist: true, ..request(2) }).unwrap();
+    let Change::VirtualFunctions { new, .. } = &plan.changes[0] else { panic!("{:?}", plan.changes) };
+    let kept: Vec<_> = new.functions.iter().map(|own| own.driver.only.as_deref()).collect();
+    assert_eq!(kept, [Some("vfio-pci"), None]);
+}
+
+#[test]
 fn what_a_later_transaction_stands_on_stays() {
     let mut stage = DeviceStage::new();
     stage.vfs(CARD, &request(2)).unwrap();
@@ -99,6 +112,26 @@ fn what_a_later_transaction_stands_on_stays() {
     assert!(notes.contains("the module vfio-pci drives a device now: left loaded"), "{notes}");
     assert_eq!(stage.kernel.driver(&virtual_function(CARD, 1)).as_deref(), Some("vfio-pci"));
     assert_eq!(stage.kernel.driver(&virtual_function(CARD, 0)).as_deref(), Some("igbvf"));
+}
+
+#[test]
+fn a_binding_that_no_longer_holds_keeps_nothing() {
+    for released in [true, false] {
+        let mut stage = DeviceStage::new();
+        stage.vfs(CARD, &VfRequest { persist: true, ..request(2) }).unwrap();
+        stage.bind(&virtual_function(CARD, 0)).unwrap();
+        if released {
+            let plan = stage.release(&virtual_function(CARD, 0)).unwrap();
+            stage.carry(&plan, &Faults::none()).unwrap();
+        } else {
+            reboot(&mut stage);
+            reapplied(&mut stage);
+            let driver = stage.kernel.driver(&virtual_function(CARD, 0));
+            assert_eq!(driver.as_deref(), Some("igbvf"), "the binding was not to be made again");
+        }
+        rollback_of(&mut stage, 1).unwrap();
+        assert_eq!(stage.count(CARD), "0");
+    }
 }
 
 #[test]

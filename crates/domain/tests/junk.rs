@@ -187,6 +187,8 @@ fn use_all(mut xml: DomainXml) {
     let _ = xml.remove_pins();
     let _ = xml.remove_hugepages();
     let _ = xml.remove_devices(&["interface", "graphics"]);
+    let _ = xml.remove_interfaces(&["hostdev"]);
+    let _ = xml.replace_consoles();
     let _ = xml.remove_nvram();
     let _ = xml.remove_metadata();
     let _ = xml.remove_uuid();

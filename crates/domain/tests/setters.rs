@@ -132,6 +132,8 @@ golden! {
     regenerate_mac_addresses => |xml| xml.regenerate_mac_addresses("clone");
     remove_mac_addresses => |xml| xml.remove_mac_addresses();
     remove_devices => |xml| xml.remove_devices(&["interface", "hostdev"]);
+    remove_interfaces => |xml| xml.remove_interfaces(&["hostdev", "vhostuser"]);
+    replace_consoles => |xml| xml.replace_consoles();
     set_direct_boot => |xml| xml.set_direct_boot("/boot/vmlinuz", Some("/boot/initrd"), "console=ttyS0 quiet");
     remove_nvram => |xml| xml.remove_nvram();
     add_missing_devices => missing;

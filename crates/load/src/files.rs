@@ -85,7 +85,8 @@ pub enum FileStep {
     RandomRead,
     /// Likewise: `rw=randwrite`.
     RandomWrite,
-    /// Every 17th record: `rw=read:` with a hole of 16 records after each, over the files' length.
+    /// Every 17th record, once over the files' length: `rw=read:` with a hole of 16 records after each. fio begins anew at the end of a
+    /// file until it has read as much as the file holds, so it is told how much one pass is.
     Stride,
 }
 
@@ -107,7 +108,8 @@ impl FileStep {
         }
     }
 
-    fn arguments(self, record: Bytes) -> Vec<String> {
+    /// fio's, for files of `each` bytes.
+    fn arguments(self, record: Bytes, each: u64) -> Vec<String> {
         let rw = match self {
             Self::Write | Self::Rewrite => "write".to_owned(),
             Self::Read | Self::Reread => "read".to_owned(),
@@ -123,6 +125,10 @@ impl FileStep {
         if matches!(self, Self::Write | Self::Rewrite | Self::RandomWrite) {
             // A write is over when it is on the drive (IOzone's -e).
             arguments.push("--end_fsync=1".to_owned());
+        }
+        if self == Self::Stride {
+            let records = (each / record.get()).div_ceil(STRIDE);
+            arguments.push(format!("--io_size={}", records * record.get()));
         }
         arguments
     }
@@ -159,6 +165,9 @@ impl FileJob {
             "--thread",
             "--group_reporting",
             "--fallocate=none",
+            // Each step lays out its files when it begins. fio does so for all of them before the first otherwise, and writes those
+            // that are to be read: the first step would find its blocks in place.
+            "--create_serialize=0",
             "--refill_buffers",
             "--output-format=json",
         ]
@@ -170,7 +179,7 @@ impl FileJob {
             format!("--numjobs={}", self.threads),
             format!("--randseed={seed}"),
         ]);
-        arguments.extend(FileStep::ALL.into_iter().flat_map(|step| step.arguments(self.record)));
+        arguments.extend(FileStep::ALL.into_iter().flat_map(|step| step.arguments(self.record, each)));
         arguments
     }
 
@@ -316,6 +325,16 @@ mod tests {
         assert_eq!(arguments.iter().filter(|argument| *argument == "--stonewall").count(), 6);
         assert!(arguments.contains(&"--size=8388608".to_owned()), "8 files are 64 MiB: {arguments:?}");
         assert!(arguments.contains(&"--rw=read:1048576".to_owned()), "16 records are left out: {arguments:?}");
+        assert!(
+            arguments.contains(&"--create_serialize=0".to_owned()),
+            "nothing is laid out before its step: {arguments:?}"
+        );
+        // 128 records each: 0, 17, …, 119.
+        assert_eq!(
+            arguments.iter().filter(|argument| *argument == "--io_size=524288").count(),
+            1,
+            "one pass: {arguments:?}"
+        );
         assert!(!arguments.iter().any(|argument| argument.contains("filename=")), "nothing but its own files");
         let command = job().command(&At { device: "/dev/vda", ..At::probe("/p") }, 7);
         assert_eq!(&command[..8], ["/p", "file-system", "--device", "/dev/vda", "--kind", "xfs", "--", "fio"]);

@@ -100,6 +100,12 @@ pub enum FioEngine {
     IoUring,
 }
 
+/// fio's argument that names one file. fio takes a colon for the end of a name unless a backslash stands before it (HOWTO,
+/// `filename`).
+pub fn fio_filename(path: &str) -> String {
+    format!("--filename={}", path.replace(':', "\\:"))
+}
+
 impl FioJob {
     /// The first seed's job at one block size.
     pub fn first_seed(block_size: Bytes, seconds: u32, ramp_seconds: u32) -> Self {
@@ -142,7 +148,7 @@ impl FioJob {
             0 => arguments.push(format!("--rw={order}write")),
             percent => arguments.extend([format!("--rw={order}rw"), format!("--rwmixread={percent}")]),
         }
-        arguments.extend([format!("--filename={device}")]);
+        arguments.push(fio_filename(device));
         arguments.extend(self.span.map(|span| format!("--size={}", span.get())));
         arguments.extend([
             format!("--bs={}", self.block_size.get()),
@@ -281,6 +287,12 @@ mod tests {
         let differing: Vec<_> = bare.iter().zip(&guest).filter(|(left, right)| left != right).collect();
         assert_eq!(differing.len(), 1);
         assert!(bare.contains(&"--direct=1".to_owned()) && bare.contains(&"--bs=4096".to_owned()));
+    }
+
+    #[test]
+    fn a_colon_in_a_path_does_not_end_it() {
+        let arguments = FioJob::first_seed(Bytes::from_kib(4), 5, 1).arguments("/dev/disk/by-path/ip-10.0.0.1:3260", 7);
+        assert!(arguments.contains(&r"--filename=/dev/disk/by-path/ip-10.0.0.1\:3260".to_owned()), "{arguments:?}");
     }
 
     #[test]

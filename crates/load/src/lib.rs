@@ -37,7 +37,7 @@ pub use self::cost::{Cost, Each, Middle, PREFIX};
 pub use self::error::LoadError;
 pub use self::files::missing_file_system;
 pub use self::files::{FileJob, FileStep, FileSystem};
-pub use self::fio::{FioEngine, FioJob, Order};
+pub use self::fio::{FioEngine, FioJob, Order, fio_filename};
 pub use self::jvm::{JavaPages, JvmJob};
 pub use self::memory::{MemoryBandwidth, MemoryJob, MemoryLatency, Pattern, ProbePages};
 pub use self::metric::{Metric, Unit};

@@ -11,8 +11,22 @@ use crate::error::MeasureError;
 
 /// Devices that cannot be in two guests at once, or have a part outside the guest (sockets, ports, state files) that
 /// the original owns. None of them is in the path that is measured.
-const LEFT_OUT: &[&str] =
-    &["graphics", "audio", "sound", "redirdev", "hostdev", "filesystem", "shmem", "tpm", "channel", "smartcard"];
+const LEFT_OUT: &[&str] = &[
+    "graphics",
+    "audio",
+    "sound",
+    "redirdev",
+    "hostdev",
+    "filesystem",
+    "shmem",
+    "tpm",
+    "channel",
+    "smartcard",
+    "parallel",
+    "vsock",
+];
+/// Interfaces likewise: a function handed through, a vhost-user socket.
+const INTERFACES_LEFT_OUT: &[&str] = &["hostdev", "vhostuser"];
 
 /// Kernel command line of the appliance. Firmware names every host bridge of a guest in its ACPI tables; without `lastbus=0` the
 /// kernel of an x86-64 guest looks for others in 255 empty buses, by 16 thousand exits (`pcibios_fixup_peer_bridges` in its
@@ -165,6 +179,9 @@ pub(crate) fn make_own(xml: &str, name: &str, uuid: &str, appliance: &Appliance)
     clone.remove_nvram()?;
     clone.set_direct_boot(&kernel, Some(&initramfs), APPLIANCE_COMMAND_LINE)?;
     clone.remove_devices(LEFT_OUT)?;
+    clone.remove_interfaces(INTERFACES_LEFT_OUT)?;
+    // A log or a socket of the original's would be opened again, and a log perhaps emptied.
+    clone.replace_consoles()?;
     clone.add_agent_channel()?;
     Ok(clone)
 }
@@ -221,6 +238,24 @@ mod tests {
         assert_eq!(facts.disks[0].driver.cache, None, "as found means: no driver options");
         assert_eq!(facts.boot.kernel.as_deref(), Some("/a/vmlinuz"));
         assert!(facts.has_agent_channel);
+    }
+
+    #[test]
+    fn a_clone_opens_nothing_that_the_original_owns() {
+        let owned = "<interface type='hostdev'><source><address type='pci' bus='0x39'/></source></interface>
+    <interface type='vhostuser'><source type='unix' path='/run/owned' mode='server'/></interface>
+    <serial type='file'><source path='/var/log/owned'/></serial>
+    <console type='pty'><log file='/var/log/owned-too'/></console>
+    <parallel type='file'><source path='/var/log/owned'/></parallel>
+    <vsock model='virtio'><cid auto='no' address='3'/></vsock>
+  </devices>";
+        let xml = FOUND.replace("</devices>", owned);
+        let clone = make_own(&xml, "clone", "22222222-2222-2222-2222-222222222222", &appliance(None)).unwrap();
+        let clone = clone.as_str();
+        for gone in ["hostdev", "vhostuser", "owned", "<console", "<parallel", "<vsock"] {
+            assert!(!clone.contains(gone), "{gone}: {clone}");
+        }
+        assert!(clone.contains("<serial type='pty'/>") && clone.contains("<interface type='network'>"), "{clone}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use nearmetal_domain::{DiskFacts, DomainXml};
-use nearmetal_host::{Host, HostFs, ThreadRole, files};
+use nearmetal_host::{HostFs, ThreadRole, files};
 use nearmetal_hypervisor::{Definition, DomainState, Hypervisor, agent};
 use nearmetal_place::Placement;
 use nearmetal_results::{ArmName, Results};
@@ -45,7 +45,7 @@ struct Inside {
     guest: String,
     /// Its disk, as its kernel calls it.
     device: String,
-    /// What lies behind that.
+    /// What lies behind that, links followed.
     source: String,
 }
 
@@ -97,7 +97,8 @@ fn measure(request: &InsideRequest, session: &mut Session<'_>) -> Result<Results
     let xml = session.hypervisor.domain_xml(name, Definition::Live).map_err(failed(name))?;
     let disk = disk_of(&xml, name)?;
     let source = disk.source.clone().ok_or_else(|| unfit(name, "its virtio disk has no file or device behind it"))?;
-    let size = size_of(session, &source, name)?;
+    let behind = device_behind(session.fs, &source).map_or_else(|_| source.clone(), |path| path.display().to_string());
+    let size = size_of(session, &behind, name)?;
     let device = device_in_guest(session, name, &disk.target, size)?;
     let guest_fio = session
         .ask(name, &["fio", "--version"], PATIENCE)
@@ -116,7 +117,7 @@ fn measure(request: &InsideRequest, session: &mut Session<'_>) -> Result<Results
         record(session, &names[1], "the domain itself, as it runs", &source, Some(name), &slice)?,
     ];
     let mut design = request.pairing.design(&names, vec![1], &[&[0, 1]], Fresh::No, session);
-    let mut path = Inside { guest: name.clone(), device, source };
+    let mut path = Inside { guest: name.clone(), device, source: behind };
     let mut caveats = vec![format!(
         "measured in `{name}` itself, as it runs, by reading its own disk: nothing was written, so writes are not compared"
     )];
@@ -186,11 +187,10 @@ fn disk_of(xml: &str, name: &str) -> Result<DiskFacts, MeasureError> {
     disk.ok_or_else(|| unfit(name, "it has no virtio disk"))
 }
 
-/// Size of the block device behind the disk.
+/// Size of the block device behind the disk, links followed.
 fn size_of(session: &Session<'_>, source: &str, name: &str) -> Result<Bytes, MeasureError> {
-    let path = device_behind(session.fs, source).unwrap_or_else(|_| source.into());
-    let of = |file: &str| -> Option<Bytes> { Host::block_device(&session.host, file)?.size };
-    path.file_name().and_then(|file| of(file.to_str()?)).ok_or_else(|| {
+    let file = source.rsplit('/').next().unwrap_or_default();
+    session.host.block_device(file).and_then(|device| device.size).ok_or_else(|| {
         unfit(name, &format!("`{source}` behind its disk is not a block device that both sides can read"))
     })
 }

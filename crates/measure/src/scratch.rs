@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nearmetal_host::{Host, HostFs};
+use nearmetal_host::{Host, HostFs, ledger};
 use nearmetal_units::Bytes;
 
 use crate::clock;
@@ -74,14 +74,14 @@ impl Scratch {
     /// Looks at `device` (`/dev/nvme1n1`, or a link to it).
     ///
     /// # Errors
-    /// A path that is no whole block device, one with holders, partitions, a mounted or swapped part, or any signature that
-    /// wipefs knows.
+    /// A path that is no whole block device, one with holders, partitions, a mounted or swapped part, one that a running guest
+    /// has open, or any signature that wipefs knows.
     pub(crate) fn examine(fs: &HostFs, device: &str) -> Result<Empty, MeasureError> {
         let resolved = device_behind(fs, device).map_err(|error| refused(device, error.to_string()))?;
         let path = resolved.to_str().unwrap_or_default();
         let name = path.strip_prefix("/dev/").filter(|name| !name.is_empty() && !name.contains('/'));
         let name = name.ok_or_else(|| refused(device, "name a whole device, such as /dev/nvme1n1".into()))?;
-        let size = must_be_empty(&Host::read(fs), name)?
+        let size = must_be_empty(fs, &Host::read(fs), name)?
             .ok_or_else(|| refused(path, "the kernel does not give its size".into()))?;
         Ok(Empty { device: path.to_owned(), size })
     }
@@ -128,9 +128,9 @@ pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
 /// Refuses a whole block device (`nvme1n1`) that holds data or is in use; gives its size, if the kernel does.
 ///
 /// # Errors
-/// No such device, a partition, one with holders, a mounted or swapped part, or any signature that wipefs knows but those
-/// of an earlier, interrupted run.
-pub(crate) fn must_be_empty(host: &Host, name: &str) -> Result<Option<Bytes>, MeasureError> {
+/// No such device, a partition, one with holders, a mounted or swapped part, one that a running guest has open, or any
+/// signature that wipefs knows but those of an earlier, interrupted run.
+pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Option<Bytes>, MeasureError> {
     let device = &format!("/dev/{name}");
     let refuse = |why: String| MeasureError::Scratch { device: device.clone(), why };
     let found = host.block_device(name).ok_or_else(|| {
@@ -142,6 +142,9 @@ pub(crate) fn must_be_empty(host: &Host, name: &str) -> Result<Option<Bytes>, Me
     }
     if !found.holders.is_empty() {
         return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
+    }
+    if let Some(guest) = guest_with(fs, host, name) {
+        return Err(refuse(format!("the guest `{guest}` has it open; name a device that no guest uses")));
     }
     let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
     let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
@@ -156,4 +159,39 @@ pub(crate) fn must_be_empty(host: &Host, name: &str) -> Result<Option<Bytes>, Me
         return Err(refuse(format!("it is mounted at {}", mounts.split_whitespace().collect::<Vec<_>>().join(", "))));
     }
     Ok(found.size)
+}
+
+/// The running guest that has a device or a partition of it open: QEMU opens block devices without O_EXCL, so the kernel knows
+/// no holder, and a disk that a guest has whole may be without any signature.
+fn guest_with(fs: &HostFs, host: &Host, name: &str) -> Option<String> {
+    let is_part = |disk: &str| host.block_device(disk).and_then(|disk| disk.partition_of.as_deref()) == Some(name);
+    let mut disks = ledger::read(fs, host).devices.into_iter().filter(|disk| disk.name == name || is_part(&disk.name));
+    disks.find_map(|disk| disk.owner).map(|owner| owner.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_host::{BlockDevice, Entry, GuestProcess, MemoryTree};
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_a_running_guest_has_open_is_refused_with_the_guests_name() {
+        let whole = |name: &str| BlockDevice { name: name.to_owned(), ..BlockDevice::default() };
+        let part = BlockDevice { partition_of: Some("nvme1n1".to_owned()), ..whole("nvme1n1p2") };
+        let host = Host {
+            block_devices: vec![whole("nvme1n1"), part, whole("nvme2n1")],
+            guests: vec![GuestProcess { pid: 4711, name: Some("db".to_owned()), ..GuestProcess::default() }],
+            ..Host::default()
+        };
+        for open in ["/dev/nvme1n1", "/dev/nvme1n1p2"] {
+            let mut tree = MemoryTree::new();
+            tree.put("/proc/4711/fd/12", Entry::Link(open.to_owned())).unwrap();
+            tree.put("/proc/4711/fdinfo/12", Entry::File(b"pos:\t0\nflags:\t02140002\n".to_vec())).unwrap();
+            let fs = HostFs::of_tree(tree, "guests");
+            let error = must_be_empty(&fs, &host, "nvme1n1").unwrap_err().to_string();
+            assert!(error.contains("the guest `db` has it open"), "{error}");
+            assert_eq!(guest_with(&fs, &host, "nvme2n1"), None);
+        }
+    }
 }

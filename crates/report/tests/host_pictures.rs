@@ -5,6 +5,7 @@ mod invented;
 
 use nearmetal_report::view::HostMap;
 use nearmetal_report::{Style, Surface, host_picture, host_svg};
+use nearmetal_units::{Bytes, PageSize};
 use quick_xml::events::Event;
 
 /// Panics where it is not well-formed; the titles in it.
@@ -81,6 +82,27 @@ fn letters_say_who_owns_what_without_colour() {
     for wanted in ["A web1", "B database", "C old & <floating> (floats)", "L3 AA AA AA AA", "▒"] {
         assert!(picture.contains(wanted), "{wanted}\n{picture}");
     }
+}
+
+#[test]
+fn hugepages_of_others_are_shown_beside_guests_in_small_pages() {
+    let mut host = invented::four_nodes();
+    let eight_gib = Bytes::from_mib(8192);
+    // The guest on node 1 has 8 GiB in small pages; somebody else has as much in hugepages.
+    host.guests[2].residency[0].page_size = PageSize::SMALL;
+    host.guests[2].residency[0].pages = vec![(1, 8 << 18)];
+    host.nodes[1].pools.iter_mut().filter(|pool| pool.total > 0).for_each(|pool| pool.free = pool.total - 4096);
+    // All that is in use on node 0 is its guest's.
+    host.nodes[0].pools.iter_mut().filter(|pool| pool.total > 0).for_each(|pool| pool.free = pool.total - 8192);
+    let map = HostMap::new(&host);
+    assert_eq!(map.nodes[1].memory.guests, [(2, eight_gib)]);
+    assert_eq!(map.nodes[1].memory.huge().1, eight_gib);
+    assert_eq!(map.nodes[0].memory.huge().1, Bytes::ZERO);
+    // Once in the node, once in the legend.
+    let svg = host_svg(&map, Surface::Page);
+    assert_eq!(svg.matches(r#"class="nm-hugeused""#).count(), 2, "{svg}");
+    let picture = text(&map, 100, false);
+    assert!(picture.matches('▓').count() > 1, "{picture}");
 }
 
 #[test]

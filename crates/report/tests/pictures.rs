@@ -4,7 +4,7 @@
 
 mod sample;
 
-use nearmetal_report::view::JobReport;
+use nearmetal_report::view::{ComparisonView, JobReport, Metric};
 use nearmetal_report::{Moment, Surface, arms_svg, machine_svg, sizes_svg};
 use nearmetal_units::Bytes;
 use quick_xml::events::Event;
@@ -131,6 +131,46 @@ fn a_chart_without_figures_is_no_chart() {
     view.comparisons.clear();
     assert_eq!(arms_svg(&view, "fio-randrw-4k-iops", Surface::Page), None);
     assert_eq!(sizes_svg(&view, Surface::Page), None);
+}
+
+#[test]
+fn the_chart_over_sizes_is_of_one_load() {
+    let view = sample::sample();
+    let mut more = view.clone();
+    let iops = view.metric("fio-randrw-4k-iops").unwrap();
+    let rows = view.comparisons.iter().filter(|row| row.metric == iops.id);
+    // One size that the headline's load has too, and one beyond its sizes.
+    for kib in [2, 64] {
+        let (id, size) = (format!("another-{kib}k-iops"), Bytes::from_kib(kib));
+        let label = format!("{size} sequential read");
+        more.metrics.push(Metric { id: id.clone(), label, request_size: Some(size), ..iops.clone() });
+        more.comparisons.extend(rows.clone().map(|row| ComparisonView { metric: id.clone(), ..row.clone() }));
+    }
+    let chart = sizes_svg(&view, Surface::Page);
+    assert!(chart.is_some());
+    assert_eq!(sizes_svg(&more, Surface::Page), chart);
+}
+
+/// Where an arm's name stands in a picture.
+fn height(picture: &str, name: &str) -> f64 {
+    let end = format!(">{name}</text>");
+    let line = picture.lines().find(|line| line.ends_with(&end)).unwrap();
+    line.split(" y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn names_stand_at_the_ends_of_their_lines_also_above_bare_metal() {
+    for ratio in [1.3, 1.01] {
+        let mut view = sample::sample();
+        for row in view.comparisons.iter_mut().filter(|row| row.subject == "planned" && row.reference == "bare") {
+            (row.ratio, row.interval, row.pair_ratios) = (Some(ratio), None, vec![ratio]);
+        }
+        let picture = sizes_svg(&view, Surface::Page).unwrap();
+        let [planned, bare, found] = ["as planned", "bare metal", "as found"].map(|name| height(&picture, name));
+        assert!(bare - planned > 14.8 && found - bare > 14.8, "{planned}, {bare}, {found}");
+        // What was paired, and the name.
+        assert_eq!(picture.matches(r#"class="nm-fill-planned""#).count(), 2, "{picture}");
+    }
 }
 
 /// To renew it: `cargo run -p nearmetal-report --example sample -- small > FILE`.

@@ -32,6 +32,20 @@ impl DomainXml {
         })
     }
 
+    /// Replaces serial ports and consoles by one serial port, a pseudo-terminal that libvirt chooses and that nothing logs. A
+    /// domain without any gets none.
+    pub fn replace_consoles(&mut self) -> Result<bool, DomainError> {
+        self.rewrite(|document, edits| {
+            let mut ports = tree::find_all(document, &["devices", "serial"]);
+            ports.extend(tree::find_all(document, &["devices", "console"]));
+            if let Some(first) = ports.first() {
+                edits.insert_after(*first, &Fragment::new("serial").attribute("type", "pty"));
+            }
+            ports.into_iter().for_each(|port| edits.remove(port));
+            Ok(())
+        })
+    }
+
     /// Adds the guest agent's channel where there is none; libvirt chooses its socket.
     ///
     /// # Errors

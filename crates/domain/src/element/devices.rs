@@ -32,6 +32,18 @@ impl DomainXml {
         })
     }
 
+    /// Removes the interfaces of these types (`hostdev`, `vhostuser`, …).
+    pub fn remove_interfaces(&mut self, types: &[&str]) -> Result<bool, DomainError> {
+        self.rewrite(|document, edits| {
+            for interface in tree::find_all(document, &["devices", "interface"]) {
+                if interface.attribute("type").is_some_and(|kind| types.contains(&kind)) {
+                    edits.remove(interface);
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// The first number that no controller of this type (`scsi`, `sata`, …) has. libvirt makes every controller below the
     /// largest number it finds, each in a PCI slot: a number far off is a guest without room.
     ///

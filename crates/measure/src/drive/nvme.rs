@@ -112,7 +112,7 @@ impl Namespace {
     pub(super) fn must_be_empty(&self, fs: &HostFs) -> Result<(), MeasureError> {
         let host = Host::read(fs);
         for name in std::iter::once(&self.device).chain(&self.twins) {
-            scratch::must_be_empty(&host, name)?;
+            scratch::must_be_empty(fs, &host, name)?;
         }
         // The kernel shows a partition table it found once until it looks again.
         settle_names()

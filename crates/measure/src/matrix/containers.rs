@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nearmetal_host::files;
+use nearmetal_load::fio_filename;
 use nearmetal_results::Container;
 use nearmetal_units::Bytes;
 
@@ -113,7 +114,7 @@ impl Files {
 
 /// Writes `span` bytes of a device or file from `offset` on, in the pattern fio gives its buffers.
 pub(crate) fn fill(path: &str, offset: Bytes, span: Bytes) -> Result<(), MeasureError> {
-    let (file, size) = (format!("--filename={path}"), format!("--size={}", span.get()));
+    let (file, size) = (fio_filename(path), format!("--size={}", span.get()));
     let offset = format!("--offset={}", offset.get());
     let arguments =
         ["--name=fill", "--rw=write", "--bs=1M", "--ioengine=psync", "--refill_buffers", "--end_fsync=1", "--minimal"];

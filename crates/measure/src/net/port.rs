@@ -147,7 +147,8 @@ impl Port {
         if self.role == Some(role) {
             return Ok(());
         }
-        if self.role == Some(PortRole::Bridged) {
+        // Also one that was left when making it failed half way: `take` has refused any other.
+        if exists(fs, BRIDGE) {
             self.tell("delete");
             ip(&["link", "delete", BRIDGE])?;
         }
@@ -299,8 +300,13 @@ pub fn check_address(text: &str, peer: IpAddr) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
     use super::*;
+    use crate::program::scripted;
     use nearmetal_host::synthetic::Synthetic;
+    use nearmetal_host::{Entry, MemoryTree};
 
     #[test]
     fn the_arms_address_must_reach_the_peer_without_a_route() {
@@ -330,6 +336,25 @@ mod tests {
         host.network_interfaces[card].default_route = None;
         host.network_interfaces[card].master = Some("br0".into());
         assert!(why_not(&name, &host).unwrap().contains("`br0`"));
+    }
+
+    #[test]
+    fn a_bridge_that_was_left_half_made_is_deleted_before_the_next() {
+        let mut tree = MemoryTree::new();
+        for (path, text) in [("nmbr0/carrier", "0\n"), ("e1/carrier", "1\n")] {
+            tree.put(&format!("/sys/class/net/{path}"), Entry::File(text.as_bytes().to_vec())).unwrap();
+        }
+        let ran: Rc<RefCell<Vec<String>>> = Rc::default();
+        let seen = Rc::clone(&ran);
+        scripted::play(move |words, _| {
+            seen.borrow_mut().push(words.join(" "));
+            Ok(String::new())
+        });
+        let mut port = Port { name: "e1".to_owned(), has_functions: false, role: None, told: vec![] };
+        port.make(PortRole::Bridged, &HostFs::of_tree(tree, "port")).unwrap();
+        let ran = ran.borrow();
+        assert_eq!(ran[0], "ip link delete nmbr0");
+        assert!(ran[1].starts_with("ip link add nmbr0 "), "{ran:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One guest over more and more NUMA nodes, or more and more tiles: a panel for each quantity, a line for each arm.
 
 use super::canvas::Canvas;
-use super::marker::marker;
+use super::marker::{marker, spread};
 use super::scale::{Scale, colour, tick_text};
 use super::{Surface, Width};
 use crate::terminal::wrap;
@@ -14,8 +14,6 @@ const PLOT: f64 = 132.0;
 const ABOVE: f64 = 26.0;
 const BELOW: f64 = 34.0;
 const LEFT: f64 = 40.0;
-/// The least that names at the ends of lines are apart.
-const APART: f64 = 15.0;
 
 /// A mode's place among the arms, which gives its shape, the arm, and its points with the place of their number of nodes.
 struct Line<'a> {
@@ -250,18 +248,7 @@ fn draw(
 fn names(canvas: &mut Canvas, quantity: &NodesQuantity, lines: &[Line<'_>], scale: &Scale, frame: &Frame) {
     let end = |line: &Line<'_>| line.points.last().map_or(0.0, |(_, point)| scale.at(point.mean));
     let mut ends: Vec<(f64, &Line<'_>)> = lines.iter().map(|line| (end(line), line)).collect();
-    ends.sort_by(|one, other| one.0.total_cmp(&other.0));
-    // Down from the top, then up from the bottom: what does not fit above the axis moves up.
-    let mut least = frame.top - 4.0;
-    for (y, _) in &mut ends {
-        *y = y.max(least);
-        least = *y + APART;
-    }
-    let mut largest = frame.top + PLOT - 6.0;
-    for (y, _) in ends.iter_mut().rev() {
-        *y = y.min(largest);
-        largest = *y - APART;
-    }
+    spread(&mut ends, frame.top - 4.0, frame.top + PLOT - 6.0);
     for (y, line) in ends {
         let [_, _, fill] = classes(line, quantity.emulated);
         marker(canvas, line.place, frame.right + 13.0, y, &fill);

@@ -3,11 +3,11 @@
 use nearmetal_units::Bytes;
 
 use super::canvas::Canvas;
-use super::marker::marker;
+use super::marker::{marker, spread};
 use super::scale::{Scale, against_bare, colour, extent, tick_text};
 use super::{Surface, Width};
 use crate::text::{LAB_WORDS, ratio, shorten};
-use crate::view::{ArmView, Bounds, ComparisonView, JobReport};
+use crate::view::{ArmView, Bounds, ComparisonView, JobReport, Metric};
 
 const LEFT: f64 = 34.0;
 const TOP: f64 = 22.0;
@@ -16,18 +16,19 @@ const BOTTOM: f64 = 250.0;
 /// One point: place of its size, and the comparison.
 type Point<'a> = (usize, &'a ComparisonView);
 
-/// The chart over the sizes measured in the headline's unit; `None` with fewer than two sizes.
+/// The chart over the sizes that the headline's load was measured at, in its unit; `None` with fewer than two sizes.
 pub fn sizes_svg(view: &JobReport, surface: Surface) -> Option<String> {
     sizes_chart(view, surface, Width::Wide)
 }
 
 /// [`sizes_svg`] at either width.
 pub(crate) fn sizes_chart(view: &JobReport, surface: Surface, width: Width) -> Option<String> {
-    let unit = &view.metric(view.headline_metric.as_deref()?)?.unit;
+    let headline = view.metric(view.headline_metric.as_deref()?)?;
+    let (unit, of) = (&headline.unit, whatever_its_size(headline)?);
     let mut sized: Vec<(Bytes, &str)> = view
         .metrics
         .iter()
-        .filter(|metric| metric.unit == *unit)
+        .filter(|metric| metric.unit == *unit && whatever_its_size(metric).as_ref() == Some(&of))
         .filter_map(|metric| Some((metric.request_size?, metric.id.as_str())))
         .filter(|(_, id)| !against_bare(view, id).is_empty())
         .collect();
@@ -47,10 +48,8 @@ pub(crate) fn sizes_chart(view: &JobReport, surface: Surface, width: Width) -> O
     let scale = Scale::holding(values, BOTTOM, TOP);
     let mut canvas = Canvas::new(&format!("sizes{}", width.suffix()));
     // Right of the plot stand the names of the arms.
-    let (right, inset) = match width {
-        Width::Wide => (width.units() - 128.0, 30.0),
-        Width::Narrow => (width.units() - 92.0, 18.0),
-    };
+    let right = width.units() - 128.0;
+    let inset = if width == Width::Wide { 30.0 } else { 18.0 };
     let across = |place: usize| LEFT + inset + place as f64 * (right - LEFT - 2.0 * inset) / (sized.len() - 1) as f64;
     axes(
         &mut canvas,
@@ -61,11 +60,16 @@ pub(crate) fn sizes_chart(view: &JobReport, surface: Surface, width: Width) -> O
     for (position, (arm, points)) in all.iter().enumerate() {
         draw_series(&mut canvas, arm, points, position, &across, &scale);
     }
-    labels(&mut canvas, &all, &scale, right + 8.0);
+    labels(&mut canvas, &all, &scale, right);
     let single = all.iter().any(|(_, points)| points.iter().any(|(_, row)| row.single_shot));
     foot(&mut canvas, view, unit, single);
     let title = format!("Ratio to bare metal over request sizes, {unit}");
     Some(canvas.finish((width.units(), BOTTOM + 76.0), &title, &describe(&all), surface))
+}
+
+/// What a metric is of, whatever the size of its requests: its label without the size. `None` if it has no size.
+fn whatever_its_size(metric: &Metric) -> Option<String> {
+    Some(metric.label.replacen(&metric.request_size?.to_string(), "", 1))
 }
 
 fn describe(all: &[(&ArmView, Vec<Point<'_>>)]) -> String {
@@ -87,7 +91,6 @@ fn axes(canvas: &mut Canvas, scale: &Scale, right: f64, sizes: impl Iterator<Ite
     }
     let one = scale.at(1.0);
     canvas.line((LEFT, one), (right, one), "nm-one");
-    canvas.text(right + 8.0, one + 4.0, "nm-bold", "bare metal");
 }
 
 fn draw_series(
@@ -115,19 +118,22 @@ fn draw_series(
     }
 }
 
-/// Names at the end of each line, pushed apart where lines end close together.
-fn labels(canvas: &mut Canvas, all: &[(&ArmView, Vec<Point<'_>>)], scale: &Scale, x: f64) {
-    let end = |(arm, points): &(&ArmView, Vec<Point<'_>>)| {
-        let y = scale.at(points.last().and_then(|(_, row)| row.ratio).unwrap_or_default());
-        (y, arm.name.clone(), colour(Some(arm.role)))
-    };
-    let mut ends: Vec<_> = all.iter().map(end).collect();
-    ends.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut last = scale.at(1.0) + 2.0;
-    for (y, name, tone) in ends {
-        let y = if (y - last).abs() < 15.0 || y < last { last + 15.0 } else { y };
-        canvas.text(x, y + 4.0, &format!("nm-bold nm-say-{tone}"), &shorten(&name, 15));
-        last = y;
+/// Names at the end of each line, each behind its shape; bare metal's line has none.
+fn labels(canvas: &mut Canvas, all: &[(&ArmView, Vec<Point<'_>>)], scale: &Scale, right: f64) {
+    let mut ends: Vec<(f64, Option<(usize, &ArmView)>)> = vec![(scale.at(1.0), None)];
+    for (position, (arm, points)) in all.iter().enumerate() {
+        let last = points.last().and_then(|(_, row)| row.ratio).unwrap_or_default();
+        ends.push((scale.at(last), Some((position, *arm))));
+    }
+    spread(&mut ends, TOP, BOTTOM);
+    for (y, arm) in ends {
+        let Some((position, arm)) = arm else {
+            canvas.text(right + 8.0, y + 4.0, "nm-bold", "bare metal");
+            continue;
+        };
+        let tone = colour(Some(arm.role));
+        marker(canvas, position, right + 13.0, y, &format!("nm-fill-{tone}"));
+        canvas.text(right + 23.0, y + 4.0, &format!("nm-bold nm-say-{tone}"), &shorten(&arm.name, 15));
     }
 }
 

@@ -132,10 +132,9 @@ fn ink(guest: usize) -> Ink {
 fn memory(memory: &MapMemory, inside: usize) -> Vec<Line> {
     let Some(total) = memory.total else { return vec![vec![("memory unknown".to_owned(), Ink::Quiet)]] };
     let (huge_free, huge_used) = memory.huge();
-    let guests = memory.guests.iter().fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(*amount));
     let mut parts: Vec<(char, Ink, Bytes)> =
         memory.guests.iter().map(|(guest, amount)| (HostMap::letter(*guest), ink(*guest), *amount)).collect();
-    parts.push(('▓', Ink::Plain, huge_used.less(guests)));
+    parts.push(('▓', Ink::Plain, huge_used));
     parts.push(('▒', Ink::Plain, huge_free));
     if let Some(free) = memory.free {
         let known = parts.iter().fold(free, |sum, (_, _, amount)| sum.plus(*amount));

@@ -64,16 +64,18 @@ pub struct MapMemory {
     pub pools: Vec<(PageSize, u64, u64)>,
     /// Pages of guests, by guest number.
     pub guests: Vec<(usize, Bytes)>,
+    /// How much of that is in hugepages.
+    pub guests_huge: Bytes,
 }
 
 impl MapMemory {
-    /// Hugepages nobody uses, and hugepages in use.
+    /// Hugepages nobody uses, and hugepages that others than the guests use.
     pub fn huge(&self) -> (Bytes, Bytes) {
         let sum = |pages: fn(&(PageSize, u64, u64)) -> u64| {
             let amounts = self.pools.iter().map(|pool| pool.0.bytes().times(pages(pool)));
             amounts.fold(Bytes::ZERO, Bytes::plus)
         };
-        (sum(|pool| pool.2), sum(|pool| pool.1.saturating_sub(pool.2)))
+        (sum(|pool| pool.2), sum(|pool| pool.1.saturating_sub(pool.2)).less(self.guests_huge))
     }
 
     /// The pools in words; empty if there are none.
@@ -213,12 +215,21 @@ fn memory(host: &Host, numa: &NumaNode) -> MapMemory {
         nodes.into_iter().find(|(node, _)| *node == numa.index).map_or(Bytes::ZERO, |(_, amount)| amount)
     };
     let guests = host.guests.iter().enumerate().map(|(number, guest)| (number, on_node(guest)));
+    let mappings = host.guests.iter().flat_map(|guest| &guest.residency);
+    let guests_huge = mappings
+        .filter(|mapping| mapping.guest_memory && mapping.page_size > PageSize::SMALL)
+        .flat_map(|mapping| {
+            mapping.pages.iter().map(move |(node, pages)| (*node, mapping.page_size.bytes().times(*pages)))
+        })
+        .filter(|(node, _)| *node == numa.index)
+        .fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(amount));
     let pools = numa.pools.iter().filter(|pool| pool.total > 0).map(|pool| (pool.size, pool.total, pool.free));
     MapMemory {
         total: numa.memory_total,
         free: numa.memory_free,
         pools: pools.collect(),
         guests: guests.filter(|(_, amount)| *amount > Bytes::ZERO).collect(),
+        guests_huge,
     }
 }
 

@@ -127,10 +127,9 @@ fn draw_memory(canvas: &mut Canvas, memory: &MapMemory, area: Area, guests: &[St
 
 fn segments(canvas: &mut Canvas, memory: &MapMemory, total: Bytes, bar: Area) {
     let (huge_free, huge_used) = memory.huge();
-    let guests = memory.guests.iter().fold(Bytes::ZERO, |sum, (_, amount)| sum.plus(*amount));
     let mut parts: Vec<(Bytes, String, Option<&str>)> =
         memory.guests.iter().map(|(guest, amount)| (*amount, guest_class(*guest), None)).collect();
-    parts.push((huge_used.less(guests), "nm-hugeused".to_owned(), None));
+    parts.push((huge_used, "nm-hugeused".to_owned(), None));
     parts.push((huge_free, "nm-plain".to_owned(), Some("hugefree")));
     let known = parts.iter().fold(Bytes::ZERO, |sum, (amount, ..)| sum.plus(*amount));
     match memory.free {

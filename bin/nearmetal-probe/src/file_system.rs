@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nearmetal_host::{HostFs, ReadError};
 use nearmetal_units::Bytes;
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use serde::Serialize;
@@ -124,7 +124,8 @@ fn knows(filesystems: &str, name: &str) -> bool {
     filesystems.lines().any(|line| line.trim() == name)
 }
 
-/// Makes a file system on `device`, whose contents are lost, and runs a command in it; gives how the command ended.
+/// Makes a file system on `device`, a block device or a file, whose contents are lost, and runs a command in it; gives how the command
+/// ended.
 ///
 /// The mount is in a mount namespace of this process (mount_namespaces(7)): no other process sees it, and the kernel
 /// takes it down when the last process in it is gone, also if that is killed.
@@ -135,8 +136,7 @@ pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStat
     make(kind, device, None)?;
     let point = mount_point(device)?;
     keep_mounts_apart()?;
-    mount(device, point, kind.name(), MountFlags::NOATIME, None)
-        .map_err(refused(format!("mount {device} at {point} as {}", kind.name())))?;
+    mount_data(kind, device, point)?;
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
     let name = first.to_string_lossy().into_owned();
     let status = Command::new(first).args(rest).current_dir(point).status();
@@ -149,6 +149,49 @@ pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStat
 /// A refusal of the kernel's, as an error.
 pub(crate) fn refused(action: String) -> impl FnOnce(rustix::io::Errno) -> ProbeError {
     move |error| ProbeError::Kernel { action, source: error.into() }
+}
+
+/// Mounts a file system that is measured, on a block device or in a file.
+///
+/// A file is read and written past the page cache where it can be: the disks of guests are, and the host would cache for bare metal alone.
+pub(crate) fn mount_data(kind: Kind, device: &str, place: &str) -> Result<(), ProbeError> {
+    if is_device(device)? {
+        return mount(device, place, kind.name(), MountFlags::NOATIME, None)
+            .map_err(refused(format!("mount {device} at {place} as {}", kind.name())));
+    }
+    mount_file(device, kind.name(), "noatime", place)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    if rustix::fs::open(device, flags, Mode::empty()).is_err() {
+        return Ok(());
+    }
+    let loops = output("losetup", &["--noheadings", "--output", "NAME", "--associated", device])?;
+    for name in loops.split_whitespace() {
+        output("losetup", &["--direct-io=on", name])?;
+    }
+    Ok(())
+}
+
+/// Mounts a file through a loop device, which mount(8) sets up so that it goes with the mount.
+pub(crate) fn mount_file(file: &str, kind: &str, options: &str, place: &str) -> Result<(), ProbeError> {
+    output("mount", &["-t", kind, "-o", &format!("{options},loop"), file, place]).map(|_| ())
+}
+
+/// What a program prints, in its own words if it fails.
+fn output(name: &str, arguments: &[&str]) -> Result<String, ProbeError> {
+    let path = program(name).unwrap_or_else(|| name.to_owned());
+    let made = Command::new(path).args(arguments).output();
+    let made = made.map_err(|source| ProbeError::Start { program: name.to_owned(), source })?;
+    if made.status.success() {
+        return Ok(String::from_utf8_lossy(&made.stdout).into_owned());
+    }
+    let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
+    Err(ProbeError::Program { program: format!("{name} {}", arguments.join(" ")), why })
+}
+
+/// Whether it is a block device.
+pub(crate) fn is_device(path: &str) -> Result<bool, ProbeError> {
+    let found = rustix::fs::stat(path).map_err(refused(format!("find {path}")))?;
+    Ok(FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice)
 }
 
 /// Makes a file system of this size on `device`, whose contents are lost; `None`: as large as the device.

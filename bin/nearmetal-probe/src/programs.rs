@@ -12,14 +12,13 @@ use std::time::Duration;
 
 use nearmetal_host::{HostFs, files};
 use nearmetal_units::Bytes;
-use rustix::fs::FileType;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::error::ProbeError;
-use crate::file_system::{Kind, keep_mounts_apart, make, mount_point, refused};
+use crate::file_system::{self, Kind, keep_mounts_apart, make, mount_data, mount_file, mount_point, refused};
 use crate::gate::{self, Gate};
 use crate::output::remark;
 
@@ -105,8 +104,8 @@ pub fn run_in_image(
     // At once: who waits for the program asks here whether it is there.
     let at_gate = at_gate.map(|at| Gate::new(at.name).map(|gate| (gate, at.patience))).transpose()?;
     // Before anything is mounted or made.
-    let is_device = is_device(image)?;
-    let kit = kit.map(|kit| Ok::<_, ProbeError>((kit, self::is_device(kit)?))).transpose()?;
+    let is_device = file_system::is_device(image)?;
+    let kit = kit.map(|kit| Ok::<_, ProbeError>((kit, file_system::is_device(kit)?))).transpose()?;
     let root = mount_point(image)?;
     if let Some(data) = data {
         make(data.kind, data.device, data.size)?;
@@ -134,8 +133,7 @@ pub fn run_in_image(
     mount_bind(&own, &place).map_err(refused(format!("mount {} at {place}", own.display())))?;
     if let Some(Data { kind, device, .. }) = data {
         let place = format!("{root}/data");
-        mount(device, &place, kind.name(), MountFlags::NOATIME, None)
-            .map_err(refused(format!("mount {device} at {place} as {}", kind.name())))?;
+        mount_data(kind, device, &place)?;
     }
     rustix::process::chroot(root).map_err(refused(format!("change the root directory to {root}")))?;
     rustix::process::chdir("/").map_err(refused("change the directory to /".to_owned()))?;
@@ -189,26 +187,14 @@ pub fn refuse_huge_pages() -> Result<(), ProbeError> {
     rustix::thread::disable_transparent_huge_pages(true).map_err(refused("keep transparent huge pages away".to_owned()))
 }
 
-fn is_device(image: &str) -> Result<bool, ProbeError> {
-    let found = rustix::fs::stat(image).map_err(refused(format!("find the image {image}")))?;
-    Ok(FileType::from_raw_mode(found.st_mode) == FileType::BlockDevice)
-}
-
-/// A device by the kernel alone; a file through a loop device, which mount(8) sets up so that it goes with the mount.
+/// A device by the kernel alone; a file through a loop device.
 fn mount_image(image: &str, is_device: bool, kind: &str, place: &str) -> Result<(), ProbeError> {
     if is_device {
         let flags = MountFlags::RDONLY | MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV;
         return mount(image, place, kind, flags, None)
             .map_err(refused(format!("mount the image {image} at {place} as {kind}")));
     }
-    let arguments = ["-t", kind, "-o", "ro,noatime,nosuid,nodev,loop", image, place];
-    let made = Command::new("mount").args(arguments).output();
-    let made = made.map_err(|source| ProbeError::Start { program: "mount".to_owned(), source })?;
-    if made.status.success() {
-        return Ok(());
-    }
-    let why: String = String::from_utf8_lossy(&made.stderr).trim().chars().take(300).collect();
-    Err(ProbeError::Program { program: format!("mount {}", arguments.join(" ")), why })
+    mount_file(image, kind, "ro,noatime,nosuid,nodev", place)
 }
 
 #[cfg(test)]
@@ -218,7 +204,7 @@ mod tests {
     #[test]
     fn an_image_that_is_not_there_is_an_error_that_names_it() {
         let error = run_in_image("/nonexistent/image", None, None, None, &["true".into()]).unwrap_err();
-        assert!(crate::error::chain(&error).contains("find the image /nonexistent/image: No such file"), "{error}");
+        assert!(crate::error::chain(&error).contains("find /nonexistent/image: No such file"), "{error}");
     }
 
     #[test]
@@ -227,7 +213,7 @@ mod tests {
         let data = Data { kind: Kind::Ext4, device: "/nonexistent/device", size: None };
         let path = image.path().to_str().unwrap();
         let error = run_in_image(path, Some("/nonexistent/kit"), Some(data), None, &["true".into()]).unwrap_err();
-        assert!(crate::error::chain(&error).contains("find the image /nonexistent/kit: No such file"), "{error}");
+        assert!(crate::error::chain(&error).contains("find /nonexistent/kit: No such file"), "{error}");
     }
 
     #[test]

@@ -44,8 +44,8 @@ fn shown(facts: &DomainFacts) -> Shown {
     let cell = |cell: &CellFacts| ShownCell {
         vcpus: cell.vcpus.clone(),
         memory: cell.memory,
-        node: facts.node_of_cell(cell.id),
-        is_strict: is_strict(cell.id),
+        // Another policy than strict binds nothing.
+        node: facts.node_of_cell(cell.id).filter(|_| is_strict(cell.id)),
     };
     Shown {
         cells: facts.cells.iter().map(cell).collect(),
@@ -90,4 +90,28 @@ fn network_request(interface: &InterfaceFacts) -> Option<NetworkRequest> {
         host_interface: interface.source.clone().filter(|_| matches!(interface.kind.as_str(), "bridge" | "direct")),
         uses_vhost: interface.is_virtio_tap() && interface.driver_name.as_deref() != Some("qemu"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use nearmetal_domain::DomainXml;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_is_bound_by_a_strict_policy_alone() {
+        let bound = |mode: &str| {
+            let xml = format!(
+                "<domain type='kvm'><name>a</name><memory unit='MiB'>2048</memory><vcpu>2</vcpu>
+                <numatune><memnode cellid='0'{mode} nodeset='1'/></numatune>
+                <cpu><numa><cell id='0' cpus='0' memory='1024' unit='MiB'/><cell id='1' cpus='1' memory='1024' unit='MiB'/></numa></cpu>
+                </domain>"
+            );
+            let facts = DomainXml::parse(&xml).unwrap().facts().unwrap();
+            shown(&facts).cells.iter().map(|cell| cell.node).collect::<Vec<_>>()
+        };
+        assert_eq!(bound(""), [Some(1), None], "strict is libvirt's default");
+        assert_eq!(bound(" mode='strict'"), [Some(1), None]);
+        assert_eq!(bound(" mode='preferred'"), [None, None]);
+    }
 }

@@ -29,18 +29,13 @@ pub(crate) fn refuse_beside(printer: &mut Printer, error: ChangeError, journal: 
 /// found, pools and PUs and the VM that is tuned, whatever was made of that meanwhile.
 pub(crate) fn refuse_beside_a_measurement(journal: &Journal, files: &HostFs) -> Result<(), ChangeError> {
     let problem = match journal.at_work(files)? {
-        Some(AtWork { work: Work::Measuring, pid }) if pid != Some(std::process::id()) => {
-            let process = pid.map_or_else(|| "in another PID namespace".to_owned(), |pid| format!("process {pid}"));
-            format!(
-                "a measurement runs ({process}) and will put pools and PUs back as it found them: wait until it ends, then try again"
-            )
+        Some(at_work @ AtWork { work: Work::Measuring, pid }) if pid != Some(std::process::id()) => {
+            format!("{at_work}, and it will put pools and PUs back as it found them: wait until it ends, then try again")
         }
-        // Who changes something now is in the way of itself: what a measurement has is looked at behind that.
-        Some(AtWork { work: Work::Changing, .. }) => return Ok(()),
+        // Before what a measurement has is looked at: that of one that lives cannot be told from what a killed one left.
+        Some(at_work @ AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => return Err(at_work.busy()),
         _ if leftovers_since(journal.state_directory()).is_some() => {
-            "a measurement that was interrupted has borrowed something that is not back yet: `nearmetal rollback` puts it back, then \
-             try again"
-                .to_owned()
+            "an interrupted measurement has left something behind: run `nearmetal rollback` to put it back, then try again".to_owned()
         }
         _ => return Ok(()),
     };
@@ -103,18 +98,22 @@ mod tests {
     }
 
     #[test]
-    fn no_change_begins_beside_a_measurement_or_what_one_has_left() {
+    fn no_change_begins_beside_another_nearmetal_or_what_a_measurement_has_left() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::at(directory.path().to_owned());
         refuse_beside_a_measurement(&journal, &kernel(0)).unwrap();
-        let lock = directory.path().join("measuring");
-        files::write(&lock, "4711\n").unwrap();
-        let kernel = kernel(lock.metadata().unwrap().ino());
-        let said = refuse_beside_a_measurement(&journal, &kernel).unwrap_err().to_string();
+        let beside = |lock: &str| {
+            let lock = directory.path().join(lock);
+            files::write(&lock, "4711\n").unwrap();
+            let refused = refuse_beside_a_measurement(&journal, &kernel(lock.metadata().unwrap().ino()));
+            files::remove(&lock).unwrap();
+            refused.unwrap_err()
+        };
+        let said = beside("measuring").to_string();
         assert!(said.contains("process 4711") && said.contains("wait until it ends"), "{said}");
-        files::remove(&lock).unwrap();
+        assert!(matches!(beside("lock"), ChangeError::Busy { holder } if holder == "4711"));
         files::write(&directory.path().join("bench.json"), "{}").unwrap();
-        let said = refuse_beside_a_measurement(&journal, &kernel).unwrap_err().to_string();
-        assert!(said.contains("`nearmetal rollback` puts it back"), "{said}");
+        let said = refuse_beside_a_measurement(&journal, &kernel(0)).unwrap_err().to_string();
+        assert!(said.contains("run `nearmetal rollback` to put it back"), "{said}");
     }
 }

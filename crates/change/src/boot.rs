@@ -43,7 +43,7 @@ pub fn reapply(machine: &mut Machine<'_>, journal: &Journal) -> Result<Vec<Reapp
             }
             // The last word counts: of devices whatever became of it (fewer virtual functions since, or none), of the rest where
             // it was said in this boot.
-            let mut later = later_steps(&all, transaction, change);
+            let mut later = later_on_the_same_object(&all, transaction, change);
             if later.any(|later| change.is_of_devices() || later.boot_id == machine.boot_id) {
                 continue;
             }
@@ -139,7 +139,7 @@ fn not_at_boot(change: &Change) -> ChangeError {
 }
 
 /// What later transactions that are in force did to the same thing.
-fn later_steps<'a>(
+fn later_on_the_same_object<'a>(
     all: &'a [Transaction],
     transaction: &Transaction,
     change: &Change,

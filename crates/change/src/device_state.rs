@@ -61,6 +61,13 @@ pub enum BoundDriver {
     Kernels,
 }
 
+impl BoundDriver {
+    /// Whether it is one that hands functions to guests: vfio-pci, or a card's own, mlx5_vfio_pci.
+    pub(crate) fn is_vfio(&self) -> bool {
+        matches!(self, Self::Named(name) if name.contains("vfio"))
+    }
+}
+
 /// A row of a network card's table, as `ip link set … vf N` sets it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +164,15 @@ impl VfState {
     /// The first thing that is not as wanted: what, wanted, found. Unknown and unset is no difference.
     pub(crate) fn difference(&self, found: &Self) -> Option<(String, String, String)> {
         self.differences(found).into_iter().next()
+    }
+
+    /// The same with the drivers that are found: whom a function is given to is not its card's. libvirt takes one for a guest and gives
+    /// it back.
+    pub(crate) fn with_drivers_of(mut self, found: &Self) -> Self {
+        for (own, found) in self.functions.iter_mut().zip(&found.functions) {
+            own.driver = found.driver.clone();
+        }
+        self
     }
 
     /// Everything that is not as wanted. Of another number of functions nothing further is compared.

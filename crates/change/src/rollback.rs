@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use crate::boot_unit::UNIT_NAME;
 use crate::change::{Change, functions_words, pool_words};
-use crate::device_state::BoundDriver;
 use crate::faults::Faults;
 use crate::guests_to_stop::{Running, guests};
 use crate::journal::{Journal, Record, State, Step, Transaction, WriterLock};
@@ -284,7 +283,9 @@ fn check_later(machine: &Machine<'_>, all: &[Transaction], transaction: &Transac
     for later in all.iter().filter(|other| other.number() > transaction.number() && other.is_in_force()) {
         let same = objects(later).into_iter().find(|object| mine.contains(object));
         let object = match same {
-            None if !taken.is_empty() => stands_on(machine, later)?.into_iter().find(|object| taken.contains(object)),
+            None if !taken.is_empty() => {
+                stands_on(machine, all, later)?.into_iter().find(|object| taken.contains(object))
+            }
             same => same,
         };
         if let Some(object) = object {
@@ -300,23 +301,25 @@ fn check_later(machine: &Machine<'_>, all: &[Transaction], transaction: &Transac
 
 /// What a transaction uses and may not have changed itself, in the words of [`Change::object`]: pools that had pages enough for its
 /// guests, and the functions of a card of which it has bound one.
-fn stands_on(machine: &Machine<'_>, transaction: &Transaction) -> Result<Vec<String>, ChangeError> {
+fn stands_on(
+    machine: &Machine<'_>,
+    all: &[Transaction],
+    transaction: &Transaction,
+) -> Result<Vec<String>, ChangeError> {
     let placements = transaction.header.purpose.plan().into_iter().flat_map(|plan| &plan.plan.placements);
     let pools = placements.flat_map(|placement| {
         let memory = &placement.memory;
         memory.page_size.into_iter().flat_map(move |size| memory.nodes.iter().map(move |node| pool_words(node, size)))
     });
-    let mut all: Vec<String> = pools.collect();
-    for step in transaction.steps.iter().filter(|step| step.done && !step.undone && step.boot_id == machine.boot_id) {
-        if let Change::Driver { card, new, .. } = &step.change {
-            // One that was released since has another driver.
-            let is_bound = matches!(&new.bound, BoundDriver::Named(name) if name.contains("vfio"))
-                && new.bound == devices::driver::driver(machine.kernel, card.function)?.bound;
+    let mut needed: Vec<String> = pools.collect();
+    let bound = devices::set_aside(all, &machine.boot_id);
+    for step in &transaction.steps {
+        if let Change::Driver { card, .. } = &step.change {
             let physical = devices::step::physical_function(machine.kernel, card.function)?;
-            all.extend(physical.filter(|_| is_bound).map(functions_words));
+            needed.extend(physical.filter(|_| bound.contains(&card.function)).map(functions_words));
         }
     }
-    Ok(all)
+    Ok(needed)
 }
 
 /// Refuses, before anything is undone, where that would take a function from whoever uses it.

@@ -40,8 +40,8 @@ pub(crate) fn undo(
             }
             let now = present(machine.kernel, path)?;
             // The number of an interrupt may be another device's by now.
-            let is_renumbered = !change.is_made_again_at_boot();
-            if is_renumbered && step.done && !same_value(path, &now, new) && !same_value(path, &now, old) {
+            let may_be_renumbered = !change.is_made_again_at_boot();
+            if may_be_renumbered && step.done && !same_value(path, &now, new) && !same_value(path, &now, old) {
                 return Ok(format!("`{path}` is `{now}` by now, and not what was set: left as it is"));
             }
             if !same_value(path, &now, old) {

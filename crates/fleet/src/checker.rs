@@ -141,7 +141,7 @@ impl<'a> Judge<'a> {
         }
         let whole = |cell: &CellPlacement| cell.vcpus > 0 && cell.memory.get() > 0;
         if vm.numa == GuestNuma::Mirror && !stays && !placement.cells.iter().all(whole) {
-            self.breach(format!("{name} sees its nodes, and has vCPUs or memory alone on one"));
+            self.breach(format!("{name} sees its nodes, and has only vCPUs or only memory on one of them"));
         }
         if let Some(current) = vm.current.as_ref().filter(|_| !vm.movable) {
             if current.host == placement.host && !stays {

@@ -194,7 +194,7 @@ fn devices(host: &Host, ledger: &Ledger, meant: &Meant, nodes: &[NodeSupply]) ->
 
 /// PUs of an isolated partition that is the guests' own: where libvirt's guests are, these are theirs alone.
 fn of_guests_partition(host: &Host) -> CpuSet {
-    let own = host.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
+    let own = host.cpusets.iter().filter(|set| set.is_isolated());
     let own = own.filter(|set| set.path == "/machine.slice" || set.path.starts_with("/machine.slice/"));
     own.filter_map(|set| set.effective_cpus.as_ref()).fold(CpuSet::new(), |all, cpus| all.union(cpus))
 }

@@ -49,7 +49,7 @@ fn a_guest_that_sees_its_nodes_has_vcpus_and_memory_on_each() {
     let hidden = planned(&asked(GuestNuma::Hidden, &one));
     assert!(hidden.placements[0].cells.iter().any(|cell| cell.vcpus == 0));
     let breaches: Vec<String> = check(&asked(GuestNuma::Mirror, &one), &hidden).into_iter().map(|one| one.0).collect();
-    assert_eq!(breaches, ["wide sees its nodes, and has vCPUs or memory alone on one"]);
+    assert_eq!(breaches, ["wide sees its nodes, and has only vCPUs or only memory on one of them"]);
     let plan = planned(&asked(GuestNuma::Mirror, &one));
     assert_eq!(plan.placements, []);
     assert_eq!(plan.refusals[0].remedy.as_ref().unwrap().change, "5 GiB more free memory on node 1");

@@ -25,8 +25,8 @@ const LEFT_OUT: &[&str] = &[
     "parallel",
     "vsock",
 ];
-/// Interfaces likewise: a function handed through, a vhost-user socket.
-const INTERFACES_LEFT_OUT: &[&str] = &["hostdev", "vhostuser"];
+/// Interfaces likewise: a function handed through, a vhost-user socket, a vDPA device.
+const INTERFACES_LEFT_OUT: &[&str] = &["hostdev", "vhostuser", "vdpa"];
 
 /// Kernel command line of the appliance. Firmware names every host bridge of a guest in its ACPI tables; without `lastbus=0` the
 /// kernel of an x86-64 guest looks for others in 255 empty buses, by 16 thousand exits (`pcibios_fixup_peer_bridges` in its

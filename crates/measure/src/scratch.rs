@@ -143,8 +143,8 @@ pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Opti
     if !found.holders.is_empty() {
         return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
     }
-    if let Some(guest) = guest_with(fs, host, name) {
-        return Err(refuse(format!("the guest `{guest}` has it open; name a device that no guest uses")));
+    if let Some(why) = guest_with(fs, host, name) {
+        return Err(refuse(format!("{why}; detach it from that guest or shut the guest down, or name another device")));
     }
     let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
     let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
@@ -161,12 +161,15 @@ pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Opti
     Ok(found.size)
 }
 
-/// The running guest that has a device or a partition of it open: QEMU opens block devices without O_EXCL, so the kernel knows
-/// no holder, and a disk that a guest has whole may be without any signature.
+/// Which running guest has a device or a partition of it open, or may have: QEMU opens block devices without O_EXCL, so the kernel
+/// knows no holder, and a disk that a guest has whole may be without any signature.
 fn guest_with(fs: &HostFs, host: &Host, name: &str) -> Option<String> {
     let is_part = |disk: &str| host.block_device(disk).and_then(|disk| disk.partition_of.as_deref()) == Some(name);
-    let mut disks = ledger::read(fs, host).devices.into_iter().filter(|disk| disk.name == name || is_part(&disk.name));
-    disks.find_map(|disk| disk.owner).map(|owner| owner.name)
+    let ledger = ledger::read(fs, host);
+    let mut disks = ledger.devices.into_iter().filter(|disk| disk.name == name || is_part(&disk.name));
+    let has_it = disks.find_map(|disk| disk.owner).map(|owner| format!("the guest `{}` has it open", owner.name));
+    let unseen = ledger.unseen.first();
+    has_it.or_else(|| unseen.map(|owner| format!("nobody can tell what the guest `{}` has open", owner.name)))
 }
 
 #[cfg(test)]
@@ -193,5 +196,9 @@ mod tests {
             assert!(error.contains("the guest `db` has it open"), "{error}");
             assert_eq!(guest_with(&fs, &host, "nvme2n1"), None);
         }
+        // Without its descriptors, each device may be one.
+        let unseen = HostFs::of_tree(MemoryTree::new(), "guests");
+        let error = must_be_empty(&unseen, &host, "nvme2n1").unwrap_err().to_string();
+        assert!(error.contains("nobody can tell what the guest `db` has open"), "{error}");
     }
 }

@@ -75,8 +75,9 @@ pub(crate) fn no_room(
         remedies.push(format!("{} more memory{place}, free or reclaimable, or a smaller reserve", needed.less(bytes)));
     }
     if problems.is_empty() {
-        problems.push(bound_cells(processors, memory, policy, guest, unit));
-        remedies.push("more room on these nodes, or cells that are bound to none (without `<memnode>`)".to_owned());
+        let (problem, remedy) = bound_cells(processors, memory, policy, guest, unit);
+        problems.push(problem);
+        remedies.push(remedy.to_owned());
     }
     Blocker { guest: guest.name.clone(), problem: problems.join("; "), remedy: remedies.join("; and ") }
 }
@@ -89,17 +90,17 @@ fn words(siblings: Siblings) -> (&'static str, &'static str) {
     }
 }
 
-/// Why a guest that has room as a whole has none where its cells are bound.
+/// Why a guest that has room as a whole has none where its cells are bound, and what helps.
 fn bound_cells(
     processors: &Processors,
     memory: &Memory,
     policy: &Policy,
     guest: &GuestRequest,
     unit: PageSize,
-) -> String {
+) -> (String, &'static str) {
     let (what, _) = words(policy.siblings);
     let short = guest.shows.cells.iter().enumerate().filter_map(|(number, cell)| {
-        let node = cell.node.filter(|_| cell.is_strict)?;
+        let node = cell.node?;
         let (cpus, bytes) = (processors.room(node, Level::Helpers, policy.siblings), memory.amount(node, unit));
         (cpus < cell.vcpus.len() || bytes < cell.memory).then(|| {
             format!(
@@ -111,10 +112,14 @@ fn bound_cells(
     });
     let short: Vec<String> = short.collect();
     if short.is_empty() {
-        return "cells are bound to nodes, but not each to one of its own, with vCPUs in turn and memory in whole pages"
-            .to_owned();
+        let problem = format!(
+            "its cells cannot be placed where they are bound: each must be bound to a node of its own, go on with the vCPUs where the \
+             cell before ends, and have whole pages of {}",
+            unit.bytes()
+        );
+        return (problem, "change `<numa>` and `<memnode>` so, or bind no cell (without `<memnode>`)");
     }
-    short.join("; ")
+    (short.join("; "), "more room on these nodes, or cells that are bound to none (without `<memnode>`)")
 }
 
 fn per_node(processors: &Processors, siblings: Siblings) -> String {

@@ -73,8 +73,7 @@ fn reason(disk: &DiskRequest, choice: String, because: String, source: &str) -> 
 
 /// The host's page cache, and the facts it rests on.
 fn cache(host: &Host, disk: &DiskRequest) -> (CacheMode, Reason) {
-    let image = disk.source.as_deref().and_then(|path| host.image(path));
-    let (cache, choice, because) = match image.is_some_and(|image| image.direct == Some(false)) {
+    let (cache, choice, because) = match disk.source.as_deref().is_some_and(|path| host.refuses_direct(path)) {
         true => (
             CacheMode::Writeback,
             "cache writeback",

@@ -107,12 +107,9 @@ pub struct ShownCell {
     pub vcpus: CpuSet,
     /// Its memory.
     pub memory: Bytes,
-    /// The node that it is bound to, if it is bound to one.
+    /// The node that its memory is bound to, if it may come from no other.
     #[serde(default)]
     pub node: Option<u32>,
-    /// Whether its memory may come from no other.
-    #[serde(default)]
-    pub is_strict: bool,
 }
 
 /// A disk of a guest.

@@ -114,7 +114,7 @@ pub(crate) fn find(
 /// Whether cells of a guest stay bound to nodes of a slice that is not dealt to them: its definition keeps the policy of each
 /// cell whose node is among those of its memory, where that is more than one node.
 fn keeps_bound_cells(guest: &GuestRequest, slice: &Slice) -> bool {
-    let mut bound = guest.shows.cells.iter().filter(|cell| cell.is_strict).filter_map(|cell| cell.node);
+    let mut bound = guest.shows.cells.iter().filter_map(|cell| cell.node);
     slice.memory.len() > 1 && bound.any(|node| slice.memory.iter().any(|(own, _)| *own == node))
 }
 

@@ -198,12 +198,8 @@ fn a_guest_is_dealt_to_its_nodes_evenly_or_is_shown_none() {
 fn cells_of_a_definition_stay_and_are_dealt_to_nodes_where_they_can_be() {
     let host = Synthetic::new().packages(2).cores_per_node(8).memory_per_node(Bytes::from_mib(4096)).build();
     let shows = |cells: &[(&str, u64)]| {
-        let cell = |(vcpus, mib): &(&str, u64)| ShownCell {
-            vcpus: set(vcpus),
-            memory: Bytes::from_mib(*mib),
-            node: None,
-            is_strict: false,
-        };
+        let cell =
+            |(vcpus, mib): &(&str, u64)| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(*mib), node: None };
         GuestRequest { shows: Shown { cells: cells.iter().map(cell).collect(), threads: 0 }, ..guest("a", 4, 5000) }
     };
     let planned = one(&host, guest("a", 4, 5000), &with_cells());
@@ -242,7 +238,6 @@ fn a_guest_whose_cells_are_bound_where_a_node_is_full_is_refused_with_that_node(
             vcpus: set(vcpus),
             memory: Bytes::from_mib(2500),
             node: *node,
-            is_strict: true,
         };
         let shows = Shown { cells: cells.iter().map(cell).collect(), threads: 0 };
         GuestRequest { shows, ..guest("a", vcpus, 5000) }
@@ -257,7 +252,11 @@ fn a_guest_whose_cells_are_bound_where_a_node_is_full_is_refused_with_that_node(
     assert!(problem.starts_with(expected) && refused.pools.is_empty(), "{problem}");
     // Two of one node, which has no room for both.
     let refused = plan(&host, bound(&[("0-1", Some(0)), ("2-3", Some(0))], 4));
-    assert!(refused.blocked[0].problem.starts_with("cells are bound to nodes, but not each"), "{:?}", refused.blocked);
+    assert!(
+        refused.blocked[0].problem.starts_with("its cells cannot be placed where they are bound"),
+        "{:?}",
+        refused.blocked
+    );
     // What is bound to none takes what each node has.
     assert_eq!(plan(&host, bound(&[("0-1", None), ("2-3", None)], 4)).blocked, []);
     // Elsewhere the definition keeps no policy of a cell.
@@ -277,8 +276,7 @@ fn cells_that_siblings_or_pages_would_deal_otherwise_stay_as_they_are() {
     let host = Synthetic::new().packages(2).cores_per_node(8).threads(2).pool(PageSize::HUGE_2M, 0);
     let host = host.memory_per_node(Bytes::from_mib(2048)).build();
     let cells = |first: &str, second: &str| {
-        let cell =
-            |vcpus: &str| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(1300), node: None, is_strict: false };
+        let cell = |vcpus: &str| ShownCell { vcpus: set(vcpus), memory: Bytes::from_mib(1300), node: None };
         GuestRequest { shows: Shown { cells: vec![cell(first), cell(second)], threads: 0 }, ..guest("a", 10, 2600) }
     };
     for policy in [Policy::default(), core_each(), Policy { hugepages: false, ..Policy::default() }] {

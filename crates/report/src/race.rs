@@ -91,7 +91,7 @@ impl RaceView {
             others().filter(|(_, arm)| arm.fate == Some(Fate::Withdrawn)).map(|(_, arm)| arm.title.as_str()).collect();
         let but = match failed.len() {
             0 => String::new(),
-            _ => format!("; the runs of {} failed, so nothing is said of that", failed.join(" and of ")),
+            _ => format!("; runs failed, so this says nothing about {}", failed.join(" or ")),
         };
         match self.slack {
             Some(slack) if slack <= 1.0 && !failed.is_empty() && failed.len() == others().count() => {

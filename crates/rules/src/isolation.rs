@@ -14,7 +14,7 @@ use crate::subject::Subject;
 
 /// PUs in isolated partitions of control groups.
 pub(crate) fn partitioned(host: &Host) -> CpuSet {
-    let partitions = host.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
+    let partitions = host.cpusets.iter().filter(|set| set.is_isolated());
     partitions.filter_map(|set| set.effective_cpus.as_ref()).flat_map(CpuSet::iter).collect()
 }
 

@@ -205,8 +205,7 @@ impl<'a> Subject<'a> {
 
     /// Whether a disk is a file that was seen not to open past the page cache: with cache='none' its guest does not start.
     pub(crate) fn refuses_direct(&self, disk: &DiskFacts) -> bool {
-        let image = self.context.host.and_then(|host| host.image(disk.source.as_deref()?));
-        image.is_some_and(|image| image.direct == Some(false))
+        self.context.host.zip(disk.source.as_deref()).is_some_and(|(host, path)| host.refuses_direct(path))
     }
 
     /// The SCSI controller a disk hangs on; libvirt deals seven disks to each where none is named.

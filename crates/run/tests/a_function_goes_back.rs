@@ -6,7 +6,7 @@ mod kernel;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use kernel::{DRIVER, Stage, TAKEN, lent, none};
+use kernel::{DRIVER, Stage, TAKEN, lent, nothing_set_aside};
 use nearmetal_run::RunError;
 use nearmetal_run::function::Lent;
 use nearmetal_run::recover::{Recovered, recover, release};
@@ -39,7 +39,7 @@ impl Stage {
 
     /// What the next run gives back.
     fn recover(&self) -> Recovered {
-        recover(&self.desk.turn().unwrap(), &self.kernel, &mut |_| Ok(()), &none, NO_TIME).unwrap()
+        recover(&self.desk.turn().unwrap(), &self.kernel, &mut |_| Ok(()), &nothing_set_aside, NO_TIME).unwrap()
     }
 }
 
@@ -96,6 +96,14 @@ fn a_function_that_somebody_holds_is_not_unbound_and_stays_the_runs_until_the_ne
     stage.kernel.held.set(true);
     assert_eq!(stage.recover().problems.len(), 1);
     has_it_alone(&stage);
+    // While its QEMU is there it has all it had.
+    let stage = Stage::new();
+    let claim = stage.run(lent());
+    stage.kernel.held.set(true);
+    stage.kernel.lives.set(true);
+    stage.release(claim).unwrap_err();
+    let others = stage.desk.turn().unwrap().others(&|_| true).unwrap();
+    assert!(!others[0].cpus.is_empty(), "{others:?}");
 }
 
 #[test]
@@ -136,7 +144,8 @@ fn what_another_user_says_binds_nothing() {
     let stage = Stage::new();
     drop(stage.run(lent()));
     let other = stage.desk.clone().seen_by(4_000_000_000);
-    let recovered = recover(&other.turn().unwrap(), &stage.kernel, &mut |_| Ok(()), &none, NO_TIME).unwrap();
+    let recovered =
+        recover(&other.turn().unwrap(), &stage.kernel, &mut |_| Ok(()), &nothing_set_aside, NO_TIME).unwrap();
     assert_eq!((recovered, stage.kernel.driver()), (Recovered::default(), TAKEN));
     assert_eq!(stage.kernel.writes.get(), 0);
 }

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use kernel::{DRIVER, POOL, Played, Stage, lent, none};
+use kernel::{DRIVER, POOL, Played, Stage, lent, nothing_set_aside};
 use nearmetal_change::Kernel;
 use nearmetal_host::files;
 use nearmetal_hypervisor::protocol::Request;
@@ -145,7 +145,7 @@ impl Stage {
     fn run(&self, fake: &mut Fake, watch: &mut Witness, limit: Option<Duration>) -> Result<End, RunError> {
         let claim = {
             let turn = self.desk.turn()?;
-            recover(&turn, &self.kernel, &mut by(fake), &none, NO_TIME)?;
+            recover(&turn, &self.kernel, &mut by(fake), &nothing_set_aside, NO_TIME)?;
             let pool = PoolChange { node: 0, size: PageSize::HUGE_2M, before: 16, after: 48 };
             take(&turn, &self.kernel, reservation(), &[pool], NO_TIME)?
         };
@@ -181,7 +181,7 @@ impl Stage {
         fake.clear_faults();
         fake.end_connection();
         let turn = self.desk.turn().unwrap();
-        let recovered = recover(&turn, &self.kernel, &mut by(fake), &none, NO_TIME).unwrap();
+        let recovered = recover(&turn, &self.kernel, &mut by(fake), &nothing_set_aside, NO_TIME).unwrap();
         assert!(recovered.problems.is_empty(), "{why}: {recovered:?}");
         assert!(turn.look().unwrap().is_empty(), "{why}");
         assert_eq!(self.kernel.pages(), 16, "{why}");
@@ -231,7 +231,10 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
             let turn = stage.desk.clone().seen_by(4_000_000_000).turn().unwrap();
             // Neither the guest of another user is ended, nor a pool set by what stands in that user's reservation.
             let mut nobody = |dead: &Reservation| panic!("{dead:?} is ended");
-            assert_eq!(recover(&turn, &stage.kernel, &mut nobody, &none, NO_TIME).unwrap(), Recovered::default());
+            assert_eq!(
+                recover(&turn, &stage.kernel, &mut nobody, &nothing_set_aside, NO_TIME).unwrap(),
+                Recovered::default()
+            );
             let others = |lives: bool| turn.others(&|dead| dead.uuid == UUID && lives).unwrap();
             assert_eq!(others(lives.get())[0].cpus.to_string(), "1-2");
             assert!(others(false).is_empty());
@@ -240,7 +243,7 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
         let turn = stage.desk.turn().unwrap();
         // While it cannot be ended, what it has stays its own.
         let busy = |_: &Reservation| Err(RunError::Session("busy".to_owned()));
-        let recovered = recover(&turn, &stage.kernel, &mut { busy }, &none, NO_TIME).unwrap();
+        let recovered = recover(&turn, &stage.kernel, &mut { busy }, &nothing_set_aside, NO_TIME).unwrap();
         assert!(recovered.names.is_empty() && recovered.problems[0].contains("busy"), "{recovered:?}");
         assert_eq!(turn.others(&|_| false).unwrap().len(), 1);
         let mut end = |dead: &Reservation| {
@@ -248,7 +251,7 @@ fn a_guest_without_a_master_keeps_its_pus_from_other_users_until_its_own_user_ru
             lives.set(false);
             Ok(())
         };
-        assert_eq!(recover(&turn, &stage.kernel, &mut end, &none, NO_TIME).unwrap().names, [NAME]);
+        assert_eq!(recover(&turn, &stage.kernel, &mut end, &nothing_set_aside, NO_TIME).unwrap().names, [NAME]);
         assert!(!lives.get() && turn.look().unwrap().is_empty() && stage.kernel.pages() == 16);
     }
 }
@@ -685,7 +688,7 @@ fn a_domain_that_was_stored_for_a_moment_when_its_run_was_killed_is_removed_and_
 
     drop(stage.desk.turn().unwrap().reserve(reservation()).unwrap());
     let mut fake = Fake::new("").with_running_domain(&XML.replace("11111111", "99999999"));
-    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut by(&mut fake), &none, NO_TIME).unwrap();
+    recover(&stage.desk.turn().unwrap(), &stage.kernel, &mut by(&mut fake), &nothing_set_aside, NO_TIME).unwrap();
     assert_eq!(fake.domain(NAME).unwrap().state, DomainState::Running);
     assert!(stage.desk.turn().unwrap().look().unwrap().is_empty());
 }

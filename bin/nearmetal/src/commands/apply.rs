@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
     /// Check everything, show the changes, and make none; this takes root, too. If guests would have to restart, show
-    /// what --restart would do, and exit with 3
+    /// what --restart would do, and exit with 3; exit with 3 also while a measurement runs
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
     /// Shut down running guests (agent, then ACPI, never by force), all of them before any starts again

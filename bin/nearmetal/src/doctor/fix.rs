@@ -111,6 +111,9 @@ impl Run<'_> {
             }
             let report = FixReport::planned(&agreed_to, self.fail_on);
             self.show(&report);
+            if !agreed_to.changes.is_empty() {
+                refuse_beside_a_measurement(&journal, &files)?;
+            }
             return Ok(report.status(&gathered));
         }
         refuse_beside_a_measurement(&journal, &files)?;

@@ -79,7 +79,7 @@ pub fn plan_release(
     let kernel = machine.kernel;
     let task = format!("{function} returned to the host");
     let old = driver::driver(kernel, function)?;
-    let is_vfio = matches!(&old.bound, BoundDriver::Named(name) if name.contains("vfio"));
+    let is_vfio = old.bound.is_vfio();
     let is_kept = old.only.as_deref().is_some_and(|only| only.contains("vfio"));
     if !is_vfio && !is_kept {
         return Ok(DevicePlan { task, changes: Vec::new(), notes: Vec::new() });
@@ -104,7 +104,7 @@ pub fn plan_release(
             _ => None,
         })
     });
-    let former = former.find(|state| !matches!(&state.bound, BoundDriver::Named(name) if name.contains("vfio")));
+    let former = former.find(|state| !state.bound.is_vfio());
     let new = match former {
         Some(former) => DriverState { only: None, ..former },
         None if left_alone => DriverState::none(),

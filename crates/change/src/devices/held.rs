@@ -1,6 +1,6 @@
 //! Whether changes to devices still hold: one check for each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearmetal_units::PciAddress;
 
@@ -44,18 +44,18 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
         .then(|| verification(&format!("devices of transaction {}: {}", transaction.number(), task.task), checks))
 }
 
-/// Functions that a transaction in force keeps for guests.
-pub fn set_aside(all: &[Transaction]) -> BTreeSet<PciAddress> {
+/// Functions that transactions in force keep for guests in the boot with this identifier. Of several on one function the last word
+/// counts: it may have been given back since.
+pub fn set_aside(all: &[Transaction], boot_id: &str) -> BTreeSet<PciAddress> {
     let steps = all.iter().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| &transaction.steps);
-    let kept = steps.filter_map(|step| match &step.change {
-        Change::Driver { card, new: DriverState { bound: BoundDriver::Named(name), .. }, .. }
-            if name.contains("vfio") =>
-        {
-            Some(card.function)
+    let mut kept = BTreeMap::new();
+    for step in steps.filter(|step| step.done && !step.undone) {
+        if let Change::Driver { card, new, .. } = &step.change {
+            let is_lost = step.boot_id != boot_id && !step.change.is_made_again_at_boot();
+            kept.insert(card.function, new.bound.is_vfio() && !is_lost);
         }
-        _ => None,
-    });
-    kept.collect()
+    }
+    kept.into_iter().filter(|(_, kept)| *kept).map(|(function, _)| function).collect()
 }
 
 pub(super) fn of_changes(machine: &mut Machine<'_>, task: &str, changes: &[Change]) -> Verification {
@@ -121,11 +121,7 @@ fn functions(subject: &str, new: &VfState, found: Result<VfState, ChangeError>) 
         Ok(found) => found,
         Err(error) => return vec![Check::cannot_tell(CheckKind::Device, subject, whole, error.to_string())],
     };
-    // Whom a function is given to is not its card's: libvirt takes it for a guest and gives it back.
-    let mut wanted = new.clone();
-    for (own, found) in wanted.functions.iter_mut().zip(&found.functions) {
-        own.driver = found.driver.clone();
-    }
+    let wanted = new.clone().with_drivers_of(&found);
     let differences = wanted.differences(&found);
     if differences.is_empty() {
         return vec![Check::compared(CheckKind::Device, subject, whole.clone(), whole, true)];

@@ -52,9 +52,7 @@ pub(crate) fn undo_virtual_functions(
     let mut wanted = old.clone();
     if old.count() == new.count() {
         // Such a change leaves drivers alone, so whoever has changed them since is not undone here.
-        for (own, found) in wanted.functions.iter_mut().zip(card::read(kernel, function)?.functions) {
-            own.driver = found.driver;
-        }
+        wanted = wanted.with_drivers_of(&card::read(kernel, function)?);
     }
     card::bring(kernel, function, &wanted)?;
     Ok(format!("{function} is back to {} virtual functions (it had {now})", old.count()))

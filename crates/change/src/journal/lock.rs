@@ -59,6 +59,14 @@ pub struct AtWork {
     pub pid: Option<u32>,
 }
 
+impl AtWork {
+    /// Refuses what it is in the way of.
+    pub fn busy(&self) -> ChangeError {
+        let holder = self.pid.map_or_else(|| "of another PID namespace".to_owned(), |pid| pid.to_string());
+        ChangeError::Busy { holder }
+    }
+}
+
 impl fmt::Display for AtWork {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self.work {

@@ -65,8 +65,8 @@ impl Journal {
         self.state.join("lock")
     }
 
-    /// The right to measure on this machine; one process has it at a time. It does not keep others from changing the machine:
-    /// it tells those who only look that they would see what a measurement does.
+    /// The right to measure on this machine; one process has it at a time. Who only looks leaves guests alone meanwhile, and `apply`,
+    /// `doctor --fix` and `device` refuse; `rollback` does not.
     ///
     /// # Errors
     /// Another measures ([`ChangeError::Busy`]), or the state directory cannot be written to.
@@ -121,9 +121,7 @@ impl Journal {
     pub fn who_is_at_it(&self, error: ChangeError, files: &HostFs) -> ChangeError {
         let is_open = matches!(error, ChangeError::Unfinished { .. });
         match is_open.then(|| self.at_work(files).ok().flatten()).flatten() {
-            Some(AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => ChangeError::Busy {
-                holder: pid.map_or_else(|| "of another PID namespace".to_owned(), |pid| pid.to_string()),
-            },
+            Some(at_work @ AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => at_work.busy(),
             _ => error,
         }
     }

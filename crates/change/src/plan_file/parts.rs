@@ -6,12 +6,14 @@ use nearmetal_units::{CpuSet, PciAddress};
 use super::Part;
 use super::edit::POLLING_FEATURES;
 
-/// What a guest's memory is by: its parts that wait for a start.
-const MEMORY: [&str; 4] = ["memory", "memory nodes", "page size", "guest cells"];
+const MEMORY: &str = "memory";
+const MEMORY_NODES: &str = "memory nodes";
+const PAGE_SIZE: &str = "page size";
+const GUEST_CELLS: &str = "guest cells";
 
 /// Whether a part's words are of the guest's memory: how much, of what, where.
 pub(crate) fn is_of_memory(what: &str) -> bool {
-    MEMORY.contains(&what)
+    [MEMORY, MEMORY_NODES, PAGE_SIZE, GUEST_CELLS].contains(&what)
 }
 
 /// The differences between what is and what shall be: (needs a restart, can be done while the guest runs).
@@ -47,23 +49,23 @@ pub(crate) fn parts(now: &DomainFacts, after: &DomainFacts, online: &CpuSet) -> 
     const SIZE: &str = "a guest gets its vCPUs and memory when it starts";
     let vcpus = |facts: &DomainFacts| format!("{} of {}", facts.vcpus.current, facts.vcpus.maximum);
     add(&mut restart, "vCPUs".into(), vcpus(now), vcpus(after), SIZE);
-    add(&mut restart, MEMORY[0].into(), now.memory.to_string(), after.memory.to_string(), SIZE);
+    add(&mut restart, MEMORY.into(), now.memory.to_string(), after.memory.to_string(), SIZE);
     add(
         &mut restart,
-        MEMORY[1].into(),
+        MEMORY_NODES.into(),
         memory_text(now),
         memory_text(after),
         "libvirt sets the memory policy when it starts QEMU; pages already allocated would stay where they are",
     );
     add(
         &mut restart,
-        MEMORY[2].into(),
+        PAGE_SIZE.into(),
         page_text(now),
         page_text(after),
         "QEMU maps guest memory once, when it starts",
     );
     const SHOWN: &str = "QEMU builds what the guest sees of its CPUs and memory when it starts";
-    add(&mut restart, MEMORY[3].into(), cells_text(now), cells_text(after), SHOWN);
+    add(&mut restart, GUEST_CELLS.into(), cells_text(now), cells_text(after), SHOWN);
     add(&mut restart, "topology".into(), topology_text(now), topology_text(after), SHOWN);
     for feature in POLLING_FEATURES {
         let state = |facts: &DomainFacts| facts.features.kvm_state(feature).unwrap_or("not set").to_owned();

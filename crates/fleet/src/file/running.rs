@@ -166,7 +166,10 @@ fn place(
         let half = |cell: &&CellPlacement| cell.vcpus == 0 || cell.memory == Bytes::ZERO;
         let shown = vm.numa != GuestNuma::Hidden && cells.len() > 1;
         if let Some(cell) = cells.iter().find(half).filter(|_| shown) {
-            return Err(format!("on node {} it has vCPUs or memory alone, and a cell of a guest has both", cell.node));
+            return Err(format!(
+                "on node {} it has only vCPUs or only memory, and a guest's cell needs both",
+                cell.node
+            ));
         }
         keep(known, supply, vm, &mut cells, pins.is_some(), taken)?;
     }

@@ -17,7 +17,7 @@ mod time_groups;
 pub use command_line::{CommandLine, QemuCell};
 pub use open_files::{IoUring, OpenFile, count_aio_rings, may_have_open, open_files};
 pub(crate) use processes::{command_lines, read_all};
-pub use processes::{find, is_alive, own_pid_of, pid_of, pid_of_user, pids, running, start_time, trusted};
+pub use processes::{find, is_alive, own_pid_of, pid_of, pids, running, start_time, trusted};
 pub use residency::residency;
 pub(crate) use threads::inside as threads_inside;
 pub use threads::{resident, thread_affinity, threads};

@@ -35,7 +35,8 @@ pub(super) fn is_trusted(fs: &HostFs, pid: u32, name: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{pid_of, pid_of_user, running};
+    use super::super::processes::pid_of_user;
+    use super::super::{pid_of, running};
     use crate::{Entry, HostFs, MemoryTree};
 
     const UUID: &str = "11111111-2222-4333-8444-555555555555";

@@ -67,7 +67,7 @@ pub fn pid_of(fs: &HostFs, uuid: &str) -> Result<Option<u32>, ReadError> {
 ///
 /// # Errors
 /// /proc cannot be listed.
-pub fn pid_of_user(fs: &HostFs, uuid: &str, uid: u32) -> Result<Option<u32>, ReadError> {
+pub(super) fn pid_of_user(fs: &HostFs, uuid: &str, uid: u32) -> Result<Option<u32>, ReadError> {
     pid_where(fs, uuid, |pid, _| is_of(fs, pid, uid))
 }
 

@@ -42,3 +42,10 @@ pub struct Cpuset {
     #[serde(default)]
     pub spread_slab: Option<bool>,
 }
+
+impl Cpuset {
+    /// Whether it is an isolated partition (version 2): the scheduler balances no load onto its PUs.
+    pub fn is_isolated(&self) -> bool {
+        self.partition.as_deref() == Some("isolated")
+    }
+}

@@ -120,7 +120,7 @@ impl Host {
 
     /// PUs kept from ordinary work: those of `isolcpus=` and of isolated partitions.
     pub fn isolated_cpus(&self) -> CpuSet {
-        let partitions = self.cpusets.iter().filter(|set| set.partition.as_deref() == Some("isolated"));
+        let partitions = self.cpusets.iter().filter(|set| set.is_isolated());
         let partitions = partitions.filter_map(|set| set.effective_cpus.as_ref());
         partitions.chain(&self.system.isolated).fold(CpuSet::new(), |all, cpus| all.union(cpus))
     }
@@ -174,6 +174,11 @@ impl Host {
     /// What was found out about the image with this path in a definition.
     pub fn image(&self, path: &str) -> Option<&ImageFile> {
         self.images.iter().find(|image| image.path == path)
+    }
+
+    /// Whether this image was seen not to open past the page cache: with cache='none' its guest does not start.
+    pub fn refuses_direct(&self, path: &str) -> bool {
+        self.image(path).is_some_and(|image| image.direct == Some(false))
     }
 
     /// The block device with this kernel name (`nvme0n1`).

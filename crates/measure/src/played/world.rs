@@ -297,7 +297,7 @@ impl World {
             }
         };
         if !there {
-            return Err(format!("find the image {image}: No such file or directory"));
+            return Err(format!("find {image}: No such file or directory"));
         }
         let program = rest.iter().skip_while(|word| **word != "--").nth(1).copied().unwrap_or_default();
         match program.rsplit('/').next() {

@@ -24,11 +24,11 @@ pub fn sizes_svg(view: &JobReport, surface: Surface) -> Option<String> {
 /// [`sizes_svg`] at either width.
 pub(crate) fn sizes_chart(view: &JobReport, surface: Surface, width: Width) -> Option<String> {
     let headline = view.metric(view.headline_metric.as_deref()?)?;
-    let (unit, of) = (&headline.unit, whatever_its_size(headline)?);
+    let (unit, of) = (&headline.unit, label_without_size(headline)?);
     let mut sized: Vec<(Bytes, &str)> = view
         .metrics
         .iter()
-        .filter(|metric| metric.unit == *unit && whatever_its_size(metric).as_ref() == Some(&of))
+        .filter(|metric| metric.unit == *unit && label_without_size(metric).as_ref() == Some(&of))
         .filter_map(|metric| Some((metric.request_size?, metric.id.as_str())))
         .filter(|(_, id)| !against_bare(view, id).is_empty())
         .collect();
@@ -68,7 +68,7 @@ pub(crate) fn sizes_chart(view: &JobReport, surface: Surface, width: Width) -> O
 }
 
 /// What a metric is of, whatever the size of its requests: its label without the size. `None` if it has no size.
-fn whatever_its_size(metric: &Metric) -> Option<String> {
+fn label_without_size(metric: &Metric) -> Option<String> {
     Some(metric.label.replacen(&metric.request_size?.to_string(), "", 1))
 }
 

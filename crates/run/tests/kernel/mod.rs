@@ -30,6 +30,8 @@ pub(crate) struct Played {
     pub(crate) held: Cell<bool>,
     /// The guest that has it open, as far as one can be seen.
     pub(crate) holder: Cell<Option<&'static str>>,
+    /// Whether the guest's QEMU is still there.
+    pub(crate) lives: Cell<bool>,
 }
 
 /// The function, as it was before a run.
@@ -38,8 +40,8 @@ pub(crate) fn lent() -> Lent {
     Lent { function, id, driver: DRIVER.0.map(str::to_owned), only: None }
 }
 
-/// What nearmetal was told to keep for guests: nothing.
-pub(crate) fn none() -> BTreeSet<PciAddress> {
+/// What nearmetal was told to keep for guests.
+pub(crate) fn nothing_set_aside() -> BTreeSet<PciAddress> {
     BTreeSet::new()
 }
 
@@ -58,6 +60,7 @@ impl Played {
             dies: Cell::new(None),
             held: Cell::new(false),
             holder: Cell::new(None),
+            lives: Cell::new(false),
         }
     }
 
@@ -116,7 +119,7 @@ impl Kernel for Played {
     }
 
     fn affinity(&self, _: &str, _: PinTarget) -> Result<Option<CpuSet>, ChangeError> {
-        Ok(None)
+        Ok(self.lives.get().then(CpuSet::new))
     }
 
     fn load_module(&self, _: &str) -> Result<(), ChangeError> {

@@ -91,6 +91,16 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
             }
         }
     }
+    // The scratch space may be a directory: bare metal's file system is in a file there, and its loop device goes with the mount.
+    let file = "/root/nearmetal-file-system";
+    let told = bench.sh(&format!(
+        "truncate -s 320M {file} && for kind in ext4 xfs; do nearmetal-probe file-system --device {file} --kind $kind -- \\
+             sh -c 'df --output=fstype . | tail -n 1; losetup --associated {file}' || exit 1; done; losetup --associated {file}; rm {file}"
+    ))?;
+    let told: Vec<&str> = told.lines().collect();
+    let is_loop = |line: &&str| line.starts_with("/dev/loop") && line.contains(file);
+    ensure!(told.len() == 4 && told[0] == "ext4" && told[2] == "xfs", "{told:?}");
+    ensure!(is_loop(&told[1]) && is_loop(&told[3]), "{told:?}");
     Ok(Verdict::Holds(format!("lab: {} runs of seven steps", results.runs.len())))
 }
 

@@ -7,7 +7,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use nearmetal_change::{POOL_PATIENCE, devices, now};
+use nearmetal_change::{POOL_PATIENCE, boot_id, devices, now};
 use nearmetal_host::assignable::{Assignable, examine};
 use nearmetal_host::{Host, HostFs, guests, ledger};
 use nearmetal_hypervisor::Libvirt;
@@ -243,7 +243,8 @@ pub(crate) fn with_users(fs: &HostFs, mut functions: Vec<Assignable>) -> Vec<Ass
 
 /// Functions that nearmetal was told to keep for guests. A journal that this user cannot read sets nothing aside.
 fn set_aside() -> BTreeSet<PciAddress> {
-    devices::set_aside(&StateArgs::of(None).journal().transactions().unwrap_or_default())
+    let boot = boot_id(&HostFs::live()).unwrap_or_default();
+    devices::set_aside(&StateArgs::of(None).journal().transactions().unwrap_or_default(), &boot)
 }
 
 /// What a virtual function is chosen from: nothing for a guest that wants none.

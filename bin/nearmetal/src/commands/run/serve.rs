@@ -195,7 +195,7 @@ impl Lines {
     /// In pieces: while he does not read, there is no second copy of all of it.
     fn output(&self, bytes: &[u8], frame: fn(Vec<u8>) -> FromService) -> io::Result<()> {
         let mut pieces = bytes.chunks(PIECE);
-        // Nothing is a frame as well: his time begins with the first.
+        // Empty output is a frame, too: the time to read begins with it.
         let first = pieces.next().unwrap_or_default();
         std::iter::once(first).chain(pieces).try_for_each(|piece| self.send(frame(piece.to_vec())))
     }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn output_arrives_whole_and_none_of_it_begins_the_time_to_read_the_rest() {
+    fn output_arrives_whole_and_empty_output_begins_the_time_to_read_the_rest() {
         let (user, service) = UnixStream::pair().unwrap();
         let mut lines = Lines(Arc::new(Mutex::new(Line { connection: service, output_until: None })));
         let sent = std::thread::spawn(move || {

@@ -129,6 +129,8 @@ fn a_binding_that_no_longer_holds_keeps_nothing() {
             let driver = stage.kernel.driver(&virtual_function(CARD, 0));
             assert_eq!(driver.as_deref(), Some("igbvf"), "the binding was not to be made again");
         }
+        let all = stage.journal().transactions().unwrap();
+        assert!(set_aside(&all, &stage.boot_id).is_empty(), "{released}");
         rollback_of(&mut stage, 1).unwrap();
         assert_eq!(stage.count(CARD), "0");
     }

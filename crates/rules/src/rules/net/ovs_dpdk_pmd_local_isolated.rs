@@ -80,7 +80,7 @@ fn check(context: &Context<'_>) -> Outcome {
 /// PUs kept from the scheduler at boot, and those of isolated control groups.
 fn isolated(host: &Host) -> Option<CpuSet> {
     let mut all = host.system.isolated.clone()?;
-    for group in host.cpusets.iter().filter(|group| group.partition.as_deref() == Some("isolated")) {
+    for group in host.cpusets.iter().filter(|group| group.is_isolated()) {
         all = all.union(group.effective_cpus.as_ref().or(group.cpus.as_ref())?);
     }
     Some(all)

@@ -1,6 +1,6 @@
 //! Memory policy is explicit and strict for pinned guests.
 
-use nearmetal_host::{Host, NumaNode};
+use nearmetal_host::{GuestProcess, Host, NumaNode};
 use nearmetal_place::{Policy, WorkloadClass};
 use nearmetal_units::{Bytes, NodeSet};
 
@@ -18,7 +18,7 @@ pub(crate) const RULE: Rule = Rule {
     reads: &["domain <numatune>, <vcpupin>", "/sys/devices/system/node/node*/meminfo"],
     good: "pinned guest: mode='strict' (policy bind) with the same nodes as the pins; not 'interleave' unless the guest is wider than a node and has no vNUMA",
     applies: "pinned guests",
-    not_applies: "density class: 'preferred' or nothing, so that allocation never fails; more nodes than the pins' where those have not enough memory free",
+    not_applies: "density class: 'preferred' or nothing, so that allocation never fails; memory on more nodes than the vCPUs' if those have too little free",
     effect: "unquantified",
     evidence: Evidence::B,
     sources: &["lv-dom", "rh-rhel7vtog", "rh-numa"],
@@ -82,10 +82,8 @@ fn has_room(subject: &Subject<'_>, host: &Host, nodes: &NodeSet) -> bool {
         let free = host.memory_available(node)?.less(policy.reserve(node.memory_total));
         let pool = pool_page(subject.facts).and_then(|size| node.pool(size));
         let pooled = pool.map_or(Bytes::ZERO, |pool| pool.size.bytes().times(pool.free));
-        let own = process.into_iter().flat_map(|process| &process.residency).map(|mapping| {
-            let here = mapping.pages.iter().filter(|(index, _)| *index == node.index);
-            here.fold(Bytes::ZERO, |sum, (_, pages)| sum.plus(mapping.page_size.bytes().times(*pages)))
-        });
+        let own = process.into_iter().flat_map(GuestProcess::memory_by_node);
+        let own = own.filter(|(index, _)| *index == node.index).map(|(_, bytes)| bytes);
         Some(own.fold(free.plus(pooled), Bytes::plus))
     };
     let known: Option<Vec<Bytes>> = host.nodes.iter().filter(|node| nodes.contains(node.index)).map(of_node).collect();

@@ -202,7 +202,7 @@ fn hostile(bench: &Bench) -> anyhow::Result<Verdict> {
     )?;
     bench.sh("nearmetal run tiny --flavours /var/tmp/flavours.toml -- true && nearmetal run --list >/dev/null")?;
     bench.sh(&run("alice", "tiny -- true"))?;
-    // Root's run has forgotten what said that it was a run and is none, and set no pool back for it; what says nothing stays.
+    // Root's run has forgotten what said that it was a run and is none, and set no pool back for it; what it cannot read stays.
     bench.sh(
         "sha256sum --quiet -c /root/shadow && test $(cat /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages) = 0
          test -e /run/nearmetal/runs/lock && ls /run/nearmetal/runs | grep -c '^run-' | grep -qx 3 && test ! -e /run/nearmetal/runs/run-evil.run && rm /run/nearmetal/runs/run-*",

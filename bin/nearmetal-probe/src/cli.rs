@@ -99,7 +99,7 @@ pub(crate) enum FileSystemName {
     Xfs,
 }
 
-/// Make a file system on a block device, WHOSE CONTENTS ARE LOST, and run a command in it
+/// Make a file system on a block device or in a file, WHOSE CONTENTS ARE LOST, and run a command in it
 ///
 /// Only this command sees the mount, and the mount ends with the command, even if it is killed. The command's working
 /// directory is the file system.
@@ -107,7 +107,7 @@ pub(crate) enum FileSystemName {
 /// Example: nearmetal-probe file-system --device /dev/vdb --kind xfs -- fio job.fio
 #[derive(Debug, Args)]
 pub(crate) struct FileSystemArguments {
-    /// The block device; its contents are lost
+    /// The block device or file; its contents are lost
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: String,
     /// The file system to make

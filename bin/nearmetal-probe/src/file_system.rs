@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use crate::error::ProbeError;
 
 /// Where programs of administrators are, whatever PATH says.
 const PROGRAMS: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
-/// Mount points, the first that is there: both hide nothing a measuring program reads.
-const POINTS: [&str; 2] = ["/mnt", "/tmp"];
+/// Mount points, the first that is there and hides nothing that is needed.
+const POINTS: [&str; 5] = ["/mnt", "/tmp", "/media", "/srv", "/opt"];
 
 /// Kinds that can be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -133,8 +133,8 @@ fn knows(filesystems: &str, name: &str) -> bool {
 /// # Errors
 /// A program is missing or fails, or the kernel refuses the namespace or the mount.
 pub fn run_in(kind: Kind, device: &str, command: &[OsString]) -> Result<ExitStatus, ProbeError> {
+    let point = mount_point(&[Path::new(device)])?;
     make(kind, device, None)?;
-    let point = mount_point(device)?;
     keep_mounts_apart()?;
     mount_data(kind, device, point)?;
     let Some((first, rest)) = command.split_first() else { return Ok(ExitStatus::default()) };
@@ -153,7 +153,8 @@ pub(crate) fn refused(action: String) -> impl FnOnce(rustix::io::Errno) -> Probe
 
 /// Mounts a file system that is measured, on a block device or in a file.
 ///
-/// A file is read and written past the page cache where it can be: the disks of guests are, and the host would cache for bare metal alone.
+/// A file that can be opened past the page cache is read and written past it, or it is an error (such as on a drive with sectors of 4 KiB,
+/// where loop(4) refuses): the disks of guests are opened so, and the host would cache for bare metal alone.
 pub(crate) fn mount_data(kind: Kind, device: &str, place: &str) -> Result<(), ProbeError> {
     if is_device(device)? {
         return mount(device, place, kind.name(), MountFlags::NOATIME, None)
@@ -161,14 +162,21 @@ pub(crate) fn mount_data(kind: Kind, device: &str, place: &str) -> Result<(), Pr
     }
     mount_file(device, kind.name(), "noatime", place)?;
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    if rustix::fs::open(device, flags, Mode::empty()).is_err() {
-        return Ok(());
+    match rustix::fs::open(device, flags, Mode::empty()) {
+        Ok(_) => {}
+        Err(rustix::io::Errno::INVAL) => return Ok(()),
+        Err(why) => return Err(refused(format!("open {device} past the page cache"))(why)),
     }
-    let loops = output("losetup", &["--noheadings", "--output", "NAME", "--associated", device])?;
-    for name in loops.split_whitespace() {
-        output("losetup", &["--direct-io=on", name])?;
+    for name in loops_of(device)? {
+        output("losetup", &["--direct-io=on", &name])?;
     }
     Ok(())
+}
+
+/// The loop devices over a file.
+fn loops_of(file: &str) -> Result<Vec<String>, ProbeError> {
+    let names = output("losetup", &["--noheadings", "--output", "NAME", "--associated", file])?;
+    Ok(names.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Mounts a file through a loop device, which mount(8) sets up so that it goes with the mount.
@@ -200,7 +208,7 @@ pub(crate) fn make(kind: Kind, device: &str, size: Option<Bytes>) -> Result<(), 
         program: kind.maker().to_owned(),
         source: io::Error::new(io::ErrorKind::NotFound, "it is not installed"),
     })?;
-    until_free(device);
+    until_free(device)?;
     let made = Command::new(&maker).args(kind.arguments(device, size)).output();
     let made = made.map_err(|source| ProbeError::Start { program: maker.clone(), source })?;
     if !made.status.success() {
@@ -216,22 +224,45 @@ const TO_BE_FREE: Duration = Duration::from_secs(20);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Waits until nobody has a block device for himself, neither a mount nor a program that makes a file system (O_EXCL of open(2)). What it
-/// is that keeps it, who makes the file system says.
-fn until_free(device: &str) {
+/// Waits until nobody has a block device for himself, neither a mount nor a program that makes a file system (O_EXCL of open(2)), or a
+/// file through a loop device. What it is that keeps a block device, who makes the file system says; of a file, the loop device.
+fn until_free(device: &str) -> Result<(), ProbeError> {
     let began = Instant::now();
     let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
-    let is_busy = || rustix::fs::open(device, flags, Mode::empty()).err() == Some(rustix::io::Errno::BUSY);
-    while is_busy() && began.elapsed() < TO_BE_FREE {
+    if is_device(device)? {
+        let is_busy = || rustix::fs::open(device, flags, Mode::empty()).err() == Some(rustix::io::Errno::BUSY);
+        while is_busy() && began.elapsed() < TO_BE_FREE {
+            std::thread::sleep(PAUSE);
+        }
+        return Ok(());
+    }
+    loop {
+        let loops = loops_of(device)?;
+        if loops.is_empty() {
+            return Ok(());
+        }
+        if began.elapsed() >= TO_BE_FREE {
+            let source = io::Error::other(format!("it is still in use by {}", loops.join(", ")));
+            return Err(ProbeError::Kernel { action: format!("make a file system in {device}"), source });
+        }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// Where something can be mounted.
-pub(crate) fn mount_point(what: &str) -> Result<&'static str, ProbeError> {
-    POINTS.into_iter().find(|point| Path::new(point).is_dir()).ok_or_else(|| ProbeError::Kernel {
-        action: format!("mount {what}"),
-        source: io::Error::new(io::ErrorKind::NotFound, "there is neither /mnt nor /tmp"),
+/// Where something can be mounted without hiding what is needed afterwards.
+pub(crate) fn mount_point(needed: &[&Path]) -> Result<&'static str, ProbeError> {
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    // A link that would be hidden counts as well as what it leads to.
+    let named = needed.iter().filter_map(|path| std::path::absolute(path).ok());
+    let needed: Vec<PathBuf> = named.chain(needed.iter().map(|path| whole(path))).collect();
+    let hides =
+        |point: &str| needed.iter().any(|path| path.starts_with(point) || path.starts_with(whole(Path::new(point))));
+    POINTS.into_iter().find(|point| Path::new(point).is_dir() && !hides(point)).ok_or_else(|| ProbeError::Kernel {
+        action: "find a directory to mount at".to_owned(),
+        source: io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("each of {} is missing or holds what is used", POINTS.join(", ")),
+        ),
     })
 }
 
@@ -266,6 +297,18 @@ mod tests {
             let whole = kind.arguments("/dev/vda", None);
             assert_eq!(whole[..], [kind.options(), &["/dev/vda"]].concat());
         }
+    }
+
+    #[test]
+    fn what_is_needed_is_not_hidden_by_a_mount() {
+        assert_eq!(
+            mount_point(&[Path::new("/dev/null")]).unwrap(),
+            POINTS.into_iter().find(|at| Path::new(at).is_dir()).unwrap()
+        );
+        let all = POINTS.map(|point| Path::new(point).join("file"));
+        let error = mount_point(&all.each_ref().map(PathBuf::as_path)).unwrap_err();
+        assert!(crate::error::chain(&error).contains("/mnt, /tmp"), "{error}");
+        assert_ne!(mount_point(&[&all[0], &all[1]]).ok(), Some("/mnt"));
     }
 
     #[test]

@@ -36,12 +36,12 @@ pub const PROBE: &str = "/run/nearmetal-probe";
 /// What tells a program when its run began, in hundredths of a second of /proc/uptime: making its file system is a part of it.
 const BEGUN: &str = "NEARMETAL_BEGUN";
 
-/// A device for `/data`; its contents are lost.
+/// A device or file for `/data`; its contents are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Data<'a> {
     /// Which file system is made on it.
     pub kind: Kind,
-    /// The block device.
+    /// The block device or file.
     pub device: &'a str,
     /// Size of the file system; `None`: as large as the device.
     pub size: Option<Bytes>,
@@ -106,7 +106,10 @@ pub fn run_in_image(
     // Before anything is mounted or made.
     let is_device = file_system::is_device(image)?;
     let kit = kit.map(|kit| Ok::<_, ProbeError>((kit, file_system::is_device(kit)?))).transpose()?;
-    let root = mount_point(image)?;
+    // By its path: /proc/self/exe leads to a mount of the namespace that is left below.
+    let own = std::env::current_exe().map_err(|source| ProbeError::kernel("tell where this program is", source))?;
+    let others = kit.iter().map(|(kit, _)| *kit).chain(data.iter().map(|data| data.device)).map(Path::new);
+    let root = mount_point(&[Path::new(image), &own].into_iter().chain(others).collect::<Vec<_>>())?;
     if let Some(data) = data {
         make(data.kind, data.device, data.size)?;
     }
@@ -128,8 +131,6 @@ pub fn run_in_image(
     }
     let place = format!("{root}{PROBE}");
     files::write(Path::new(&place), "")?;
-    // By its path: /proc/self/exe leads to a mount of the namespace that was left.
-    let own = std::env::current_exe().map_err(|source| ProbeError::kernel("tell where this program is", source))?;
     mount_bind(&own, &place).map_err(refused(format!("mount {} at {place}", own.display())))?;
     if let Some(Data { kind, device, .. }) = data {
         let place = format!("{root}/data");

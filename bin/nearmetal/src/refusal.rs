@@ -30,16 +30,35 @@ pub(crate) fn refuse_beside(printer: &mut Printer, error: ChangeError, journal: 
 pub(crate) fn refuse_beside_a_measurement(journal: &Journal, files: &HostFs) -> Result<(), ChangeError> {
     let problem = match journal.at_work(files)? {
         Some(at_work @ AtWork { work: Work::Measuring, pid }) if pid != Some(std::process::id()) => {
-            format!("{at_work}, and it will put pools and PUs back as it found them: wait until it ends, then try again")
+            format!(
+                "{at_work}, and it will put pools and PUs back as it found them: wait until it ends, then try again"
+            )
         }
         // Before what a measurement has is looked at: that of one that lives cannot be told from what a killed one left.
-        Some(at_work @ AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => return Err(at_work.busy()),
-        _ if leftovers_since(journal.state_directory()).is_some() => {
-            "an interrupted measurement has left something behind: run `nearmetal rollback` to put it back, then try again".to_owned()
+        Some(at_work @ AtWork { work: Work::Changing, pid }) if pid != Some(std::process::id()) => {
+            return Err(at_work.busy());
         }
-        _ => return Ok(()),
+        _ => return refuse_after_a_measurement(journal),
     };
     Err(ChangeError::Preconditions { problems: vec![problem] })
+}
+
+/// Refuses a change where a measurement that was killed has left something.
+fn refuse_after_a_measurement(journal: &Journal) -> Result<(), ChangeError> {
+    if leftovers_since(journal.state_directory()).is_none() {
+        return Ok(());
+    }
+    let problem =
+        "an interrupted measurement has left something behind: run `nearmetal rollback` to put it back, then try again";
+    Err(ChangeError::Preconditions { problems: vec![problem.to_owned()] })
+}
+
+/// The same of a dry run, which other users than root may make, too: they are told nothing of locks that they may not look at.
+pub(crate) fn refuse_dry_run_beside_a_measurement(journal: &Journal, files: &HostFs) -> Result<(), ChangeError> {
+    match refuse_beside_a_measurement(journal, files) {
+        Err(error) if is_closed(&error) => refuse_after_a_measurement(journal),
+        other => other,
+    }
 }
 
 /// Whether an error is about what the user named, and not about this machine.

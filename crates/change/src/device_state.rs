@@ -134,6 +134,11 @@ impl DriverState {
         Self::default()
     }
 
+    /// Kept for a driver that hands functions to guests, and bound to it.
+    pub(crate) fn is_kept_for_guests(&self) -> bool {
+        self.only.is_some() && self.bound.is_vfio()
+    }
+
     /// Kept for one driver, and bound to it.
     pub fn only(driver: &str) -> Self {
         Self { bound: BoundDriver::Named(driver.to_owned()), only: Some(driver.to_owned()) }

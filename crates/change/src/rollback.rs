@@ -312,11 +312,12 @@ fn stands_on(
         memory.page_size.into_iter().flat_map(move |size| memory.nodes.iter().map(move |node| pool_words(node, size)))
     });
     let mut needed: Vec<String> = pools.collect();
-    let bound = devices::set_aside(all, &machine.boot_id);
+    let bound = devices::set_aside(machine.kernel, all, &machine.boot_id);
     for step in &transaction.steps {
-        if let Change::Driver { card, .. } = &step.change {
+        if let Change::Driver { card, new, .. } = &step.change {
             let physical = devices::step::physical_function(machine.kernel, card.function)?;
-            needed.extend(physical.filter(|_| bound.contains(&card.function)).map(functions_words));
+            let is_bound = new.bound.is_vfio() && bound.contains(&card.function);
+            needed.extend(physical.filter(|_| is_bound).map(functions_words));
         }
     }
     Ok(needed)

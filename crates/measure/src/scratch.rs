@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nearmetal_host::{Host, HostFs, ledger};
+use nearmetal_host::{GuestProcess, Host, HostFs, guests, ledger};
 use nearmetal_units::Bytes;
 
 use crate::clock;
@@ -75,7 +75,7 @@ impl Scratch {
     ///
     /// # Errors
     /// A path that is no whole block device, one with holders, partitions, a mounted or swapped part, one that a running guest
-    /// has open, or any signature that wipefs knows.
+    /// has or may have open, or any signature that wipefs knows.
     pub(crate) fn examine(fs: &HostFs, device: &str) -> Result<Empty, MeasureError> {
         let resolved = device_behind(fs, device).map_err(|error| refused(device, error.to_string()))?;
         let path = resolved.to_str().unwrap_or_default();
@@ -128,8 +128,8 @@ pub(crate) fn wipe(device: &str) -> Result<(), MeasureError> {
 /// Refuses a whole block device (`nvme1n1`) that holds data or is in use; gives its size, if the kernel does.
 ///
 /// # Errors
-/// No such device, a partition, one with holders, a mounted or swapped part, one that a running guest has open, or any
-/// signature that wipefs knows but those of an earlier, interrupted run.
+/// No such device, a partition, one with holders, a mounted or swapped part, one that a running guest has or may have open, or
+/// any signature that wipefs knows but those of an earlier, interrupted run.
 pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Option<Bytes>, MeasureError> {
     let device = &format!("/dev/{name}");
     let refuse = |why: String| MeasureError::Scratch { device: device.clone(), why };
@@ -144,7 +144,7 @@ pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Opti
         return Err(refuse(format!("{} is built on it", found.holders.join(", "))));
     }
     if let Some(why) = guest_with(fs, host, name) {
-        return Err(refuse(format!("{why}; detach it from that guest or shut the guest down, or name another device")));
+        return Err(refuse(why));
     }
     let signatures = run(Command::new("wipefs").args(["--noheadings", "--output", "TYPE", device]))?;
     let own = run(Command::new("lsblk").args(["--noheadings", "--raw", "--output", "PARTLABEL", device]))?;
@@ -161,20 +161,31 @@ pub(crate) fn must_be_empty(fs: &HostFs, host: &Host, name: &str) -> Result<Opti
     Ok(found.size)
 }
 
-/// Which running guest has a device or a partition of it open, or may have: QEMU opens block devices without O_EXCL, so the kernel
-/// knows no holder, and a disk that a guest has whole may be without any signature.
+/// Which running guest has a device or a partition of it open, or may have, and what to do: QEMU opens block devices without O_EXCL, so
+/// the kernel knows no holder, and a disk that a guest has whole may be without any signature.
 fn guest_with(fs: &HostFs, host: &Host, name: &str) -> Option<String> {
     let is_part = |disk: &str| host.block_device(disk).and_then(|disk| disk.partition_of.as_deref()) == Some(name);
     let ledger = ledger::read(fs, host);
     let mut disks = ledger.devices.into_iter().filter(|disk| disk.name == name || is_part(&disk.name));
-    let has_it = disks.find_map(|disk| disk.owner).map(|owner| format!("the guest `{}` has it open", owner.name));
-    let unseen = ledger.unseen.first();
-    has_it.or_else(|| unseen.map(|owner| format!("nobody can tell what the guest `{}` has open", owner.name)))
+    if let Some(owner) = disks.find_map(|disk| disk.owner) {
+        return Some(format!(
+            "the guest `{}` has it open; detach it from that guest or shut the guest down, or name another device",
+            owner.name
+        ));
+    }
+    // One that ended meanwhile has nothing open.
+    let hides =
+        |guest: &&GuestProcess| guests::open_files(fs, guest.pid).is_err() && guests::start_time(fs, guest.pid).is_ok();
+    let hidden = host.guests.iter().find(hides)?;
+    Some(format!(
+        "the guest `{}` may have it open, its open files cannot be read; shut that guest down, or measure as root",
+        hidden.name.clone().unwrap_or_else(|| format!("process {}", hidden.pid))
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use nearmetal_host::{BlockDevice, Entry, GuestProcess, MemoryTree};
+    use nearmetal_host::{BlockDevice, Entry, MemoryTree};
 
     use super::*;
 
@@ -196,9 +207,12 @@ mod tests {
             assert!(error.contains("the guest `db` has it open"), "{error}");
             assert_eq!(guest_with(&fs, &host, "nvme2n1"), None);
         }
-        // Without its descriptors, each device may be one.
-        let unseen = HostFs::of_tree(MemoryTree::new(), "guests");
-        let error = must_be_empty(&unseen, &host, "nvme2n1").unwrap_err().to_string();
-        assert!(error.contains("nobody can tell what the guest `db` has open"), "{error}");
+        // Without its descriptors, each device may be one. One that ended meanwhile has none.
+        let mut tree = MemoryTree::new();
+        assert_eq!(guest_with(&HostFs::of_tree(tree.clone(), "guests"), &host, "nvme2n1"), None);
+        let stat = format!("4711 (qemu) S {}4711 0\n", "0 ".repeat(18));
+        tree.put("/proc/4711/stat", Entry::File(stat.into_bytes())).unwrap();
+        let error = must_be_empty(&HostFs::of_tree(tree, "guests"), &host, "nvme2n1").unwrap_err().to_string();
+        assert!(error.contains("the guest `db` may have it open"), "{error}");
     }
 }

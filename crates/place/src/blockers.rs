@@ -113,11 +113,11 @@ fn bound_cells(
     let short: Vec<String> = short.collect();
     if short.is_empty() {
         let problem = format!(
-            "its cells cannot be placed where they are bound: each must be bound to a node of its own, go on with the vCPUs where the \
-             cell before ends, and have whole pages of {}",
+            "its cells cannot be placed where they are bound: each needs a node of its own, must continue the vCPU numbers of the \
+             cell before, and have whole pages of {}",
             unit.bytes()
         );
-        return (problem, "change `<numa>` and `<memnode>` so, or bind no cell (without `<memnode>`)");
+        return (problem, "change `<numa>` and `<memnode>` accordingly, or bind no cell (without `<memnode>`)");
     }
     (short.join("; "), "more room on these nodes, or cells that are bound to none (without `<memnode>`)")
 }

@@ -240,7 +240,7 @@ fn parts_of_cells(guest: &GuestRequest, size: PageSize) -> Option<Vec<(u32, Byte
     (next == guest.vcpus && memory == guest.memory).then_some(parts)
 }
 
-/// The nodes of a guest's cells: those that they are bound to, or else those of the slice in turn.
+/// The nodes of a guest's cells: those that they are bound to, and for the others those of the slice in turn.
 fn nodes_of_cells(guest: &GuestRequest, slice: &Slice) -> Option<Vec<u32>> {
     let nodes = slice.nodes();
     let cells = &guest.shows.cells;
@@ -248,10 +248,11 @@ fn nodes_of_cells(guest: &GuestRequest, slice: &Slice) -> Option<Vec<u32>> {
     let mut sorted = bound.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    match bound.len() {
-        0 => (nodes.len() == cells.len() && nodes.len() > 1).then_some(nodes),
-        count => (count == cells.len() && sorted.len() == count && count > 1).then_some(bound),
+    if cells.len() < 2 || sorted.len() < bound.len() || (bound.is_empty() && nodes.len() != cells.len()) {
+        return None;
     }
+    let mut free = nodes.into_iter().filter(|node| !bound.contains(node));
+    cells.iter().map(|cell| cell.node.or_else(|| free.next())).collect()
 }
 
 /// vCPUs and memory the machine as a whole can still give a guest: what a refusal is measured against.

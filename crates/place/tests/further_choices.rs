@@ -259,6 +259,9 @@ fn a_guest_whose_cells_are_bound_where_a_node_is_full_is_refused_with_that_node(
     );
     // What is bound to none takes what each node has.
     assert_eq!(plan(&host, bound(&[("0-1", None), ("2-3", None)], 4)).blocked, []);
+    // And beside a bound one, another node.
+    let placement = &plan(&machine.clone().build(), bound(&[("0-1", None), ("2-3", Some(0))], 4)).placements[0];
+    assert_eq!(placement.cells.iter().map(|cell| cell.node).collect::<Vec<_>>(), [1, 0]);
     // Elsewhere the definition keeps no policy of a cell.
     let mut wide = machine.clone().packages(4).build();
     wide.nodes[..2].iter_mut().for_each(|node| node.memory_free = Some(Bytes::ZERO));

@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// The plan that `nearmetal plan -o` wrote; `-` for stdin
     #[arg(value_name = "PLAN")]
     plan: PathBuf,
-    /// Check everything, show the changes, and make none; this takes root, too. If guests would have to restart, show
-    /// what --restart would do, and exit with 3; exit with 3 also while a measurement runs
+    /// Check everything, show the changes, and make none; this takes root, too. Exit with 3 if guests would have to restart
+    /// (after showing what --restart would do), while a measurement runs, and if a killed one has left something
     #[arg(long, conflicts_with_all = ["yes", "list_fault_points"])]
     dry_run: bool,
     /// Shut down running guests (agent, then ACPI, never by force), all of them before any starts again

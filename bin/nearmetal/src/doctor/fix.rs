@@ -12,7 +12,7 @@ use super::{Gathered, gather};
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement};
+use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement, refuse_dry_run_beside_a_measurement};
 use crate::state::StateArgs;
 use crate::style::Format;
 
@@ -112,7 +112,7 @@ impl Run<'_> {
             let report = FixReport::planned(&agreed_to, self.fail_on);
             self.show(&report);
             if !agreed_to.changes.is_empty() {
-                refuse_beside_a_measurement(&journal, &files)?;
+                refuse_dry_run_beside_a_measurement(&journal, &files)?;
             }
             return Ok(report.status(&gathered));
         }

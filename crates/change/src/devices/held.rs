@@ -44,15 +44,30 @@ pub fn held(machine: &mut Machine<'_>, transaction: &Transaction, all: &[Transac
         .then(|| verification(&format!("devices of transaction {}: {}", transaction.number(), task.task), checks))
 }
 
-/// Functions that transactions in force keep for guests in the boot with this identifier. Of several on one function the last word
-/// counts: it may have been given back since.
-pub fn set_aside(all: &[Transaction], boot_id: &str) -> BTreeSet<PciAddress> {
+/// Functions that transactions in force keep for guests in the boot with this identifier: bound alone, or with their card's virtual
+/// functions. Of several on one function the last word counts: it may have been given back since.
+pub fn set_aside(kernel: &dyn Kernel, all: &[Transaction], boot_id: &str) -> BTreeSet<PciAddress> {
     let steps = all.iter().filter(|transaction| transaction.is_in_force()).flat_map(|transaction| &transaction.steps);
     let mut kept = BTreeMap::new();
+    let mut by_their_card = BTreeSet::new();
     for step in steps.filter(|step| step.done && !step.undone) {
-        if let Change::Driver { card, new, .. } = &step.change {
-            let is_lost = step.boot_id != boot_id && !step.change.is_made_again_at_boot();
-            kept.insert(card.function, new.bound.is_vfio() && !is_lost);
+        let is_lost = step.boot_id != boot_id && !step.change.is_made_again_at_boot();
+        match &step.change {
+            // What the boot undid does not count against what it made with the card's functions.
+            Change::Driver { card, .. } if is_lost && by_their_card.contains(&card.function) => {}
+            Change::Driver { card, new, .. } => {
+                kept.insert(card.function, new.bound.is_vfio() && !is_lost);
+                by_their_card.remove(&card.function);
+            }
+            Change::VirtualFunctions { card, new, .. } if !is_lost => {
+                for (function, own) in
+                    card::addresses(kernel, card.function).unwrap_or_default().into_iter().zip(&new.functions)
+                {
+                    kept.insert(function, own.driver.is_kept_for_guests());
+                    by_their_card.insert(function);
+                }
+            }
+            _ => {}
         }
     }
     kept.into_iter().filter(|(_, kept)| *kept).map(|(function, _)| function).collect()

@@ -169,7 +169,7 @@ pub fn plan_virtual_functions(
     let autoprobe = request.autoprobe.or(old.autoprobe);
     let mut own = old.clone();
     // Whoever may not read the journal may only look.
-    let bound = set_aside(&Journal::at(state).transactions().unwrap_or_default(), &machine.boot_id);
+    let bound = set_aside(kernel, &Journal::at(state).transactions().unwrap_or_default(), &machine.boot_id);
     for (settings, function) in own.functions.iter_mut().zip(card::addresses(kernel, function)?) {
         // libvirt has bound it for that guest alone, which no boot has to make again.
         let is_lent = guest_of(ledger, function).is_some() || driver::lent_through(kernel, function)?.is_some();

@@ -65,8 +65,8 @@ impl Journal {
         self.state.join("lock")
     }
 
-    /// The right to measure on this machine; one process has it at a time. Who only looks leaves guests alone meanwhile, and `apply`,
-    /// `doctor --fix` and `device` refuse; `rollback` does not.
+    /// The right to measure on this machine; one process has it at a time. Whoever only looks leaves guests alone
+    /// meanwhile; `apply`, `doctor --fix` and `device` refuse, and `rollback` does once the measurement has borrowed something.
     ///
     /// # Errors
     /// Another measures ([`ChangeError::Busy`]), or the state directory cannot be written to.

@@ -83,7 +83,7 @@ impl<'a> Session<'a> {
         // One of several measurements of a command: the next one would borrow everything again.
         conditions.stop.check()?;
         // Held until everything is put back, and given back by the kernel should this process die: whoever watches guests
-        // leaves them alone meanwhile, and whoever would change the machine refuses.
+        // leaves them alone meanwhile, and `apply`, `doctor --fix` and `device` refuse.
         let _measuring = Journal::at(&conditions.state).lock_to_measure().map_err(|error| match error {
             ChangeError::Busy { holder } => MeasureError::Unfit(format!(
                 "process {holder} measures right now, and there is room for one: wait for it, or end it"

@@ -95,7 +95,7 @@ fn file_systems(bench: &Bench) -> anyhow::Result<Verdict> {
     let file = "/root/nearmetal-file-system";
     let told = bench.sh(&format!(
         "truncate -s 320M {file} && for kind in ext4 xfs; do nearmetal-probe file-system --device {file} --kind $kind -- \\
-             sh -c 'df --output=fstype . | tail -n 1; losetup --associated {file}' || exit 1; done; losetup --associated {file}; rm {file}"
+             sh -c 'df --output=fstype . | tail -n 1; losetup --associated {file}' || exit 1; done; udevadm settle; losetup --associated {file}; rm {file}"
     ))?;
     let told: Vec<&str> = told.lines().collect();
     let is_loop = |line: &&str| line.starts_with("/dev/loop") && line.contains(file);

@@ -11,7 +11,7 @@ use super::function;
 use crate::consent::agreed;
 use crate::exit_status::ExitStatus;
 use crate::printer::Printer;
-use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement};
+use crate::refusal::{NoLibvirt, refuse_beside, refuse_beside_a_measurement, refuse_dry_run_beside_a_measurement};
 use crate::state::StateArgs;
 
 /// How a change to a device is made.
@@ -92,10 +92,11 @@ fn run(
     for note in &plan.notes {
         printer.say(&format!("  ({note})"));
     }
-    refuse_beside_a_measurement(&journal, &files)?;
     if args.dry_run {
+        refuse_dry_run_beside_a_measurement(&journal, &files)?;
         return Ok(ExitStatus::Done);
     }
+    refuse_beside_a_measurement(&journal, &files)?;
     if !agreed(args.yes, printer) {
         printer.important("nothing changed");
         return Ok(ExitStatus::WrongUse);

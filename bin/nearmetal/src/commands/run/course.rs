@@ -243,8 +243,9 @@ pub(crate) fn with_users(fs: &HostFs, mut functions: Vec<Assignable>) -> Vec<Ass
 
 /// Functions that nearmetal was told to keep for guests. A journal that this user cannot read sets nothing aside.
 fn set_aside() -> BTreeSet<PciAddress> {
-    let boot = boot_id(&HostFs::live()).unwrap_or_default();
-    devices::set_aside(&StateArgs::of(None).journal().transactions().unwrap_or_default(), &boot)
+    let kernel = HostFs::live();
+    let boot = boot_id(&kernel).unwrap_or_default();
+    devices::set_aside(&kernel, &StateArgs::of(None).journal().transactions().unwrap_or_default(), &boot)
 }
 
 /// What a virtual function is chosen from: nothing for a guest that wants none.

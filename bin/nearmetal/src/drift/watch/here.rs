@@ -230,8 +230,12 @@ impl World for Here<'_> {
                 self.printer.data(&format!("{}  {word}  {}: nothing differs{rest}", found.taken, found.guest));
             }
         }
-        let told = self.outputs.tell(verifications);
-        self.told(told);
+        // Without libvirt nobody knows what waits for a start, and `verify` tells nothing either: a later look does.
+        let reached = self.in_force().and_then(|in_force| in_force.reach_libvirt(&mut self.libvirt));
+        if self.told(reached).is_some() {
+            let told = self.outputs.tell(verifications);
+            self.told(told);
+        }
     }
 
     fn write(&mut self, known: Option<&[Verification]>, after_round: bool) -> bool {

@@ -130,10 +130,39 @@ fn a_binding_that_no_longer_holds_keeps_nothing() {
             assert_eq!(driver.as_deref(), Some("igbvf"), "the binding was not to be made again");
         }
         let all = stage.journal().transactions().unwrap();
-        assert!(set_aside(&all, &stage.boot_id).is_empty(), "{released}");
+        assert!(set_aside(&stage.kernel, &all, &stage.boot_id).is_empty(), "{released}");
         rollback_of(&mut stage, 1).unwrap();
         assert_eq!(stage.count(CARD), "0");
     }
+}
+
+#[test]
+fn a_binding_that_the_boot_unit_makes_with_the_cards_functions_is_kept() {
+    let function = virtual_function(CARD, 0);
+    let mut stage = DeviceStage::new();
+    stage.vfs(CARD, &request(2)).unwrap();
+    stage.bind(&function).unwrap();
+    stage.vfs(CARD, &VfRequest { persist: true, ..request(2) }).unwrap();
+    reboot(&mut stage);
+    reapplied(&mut stage);
+    assert_eq!(stage.kernel.driver(&function).as_deref(), Some("vfio-pci"));
+    let kept = |stage: &DeviceStage| {
+        let all = stage.journal().transactions().unwrap();
+        set_aside(&stage.kernel, &all, &stage.boot_id).into_iter().map(|one| one.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(&stage), std::slice::from_ref(&function));
+    let plan = stage.release(&function).unwrap();
+    stage.carry(&plan, &Faults::none()).unwrap();
+    assert!(kept(&stage).is_empty());
+    // The next boot undoes that, and makes the card's functions as they were asked for.
+    reboot(&mut stage);
+    reapplied(&mut stage);
+    assert_eq!(stage.kernel.driver(&function).as_deref(), Some("vfio-pci"));
+    assert_eq!(kept(&stage), std::slice::from_ref(&function));
+    // Others in its place are new.
+    stage.vfs(CARD, &request(0)).unwrap();
+    stage.vfs(CARD, &request(2)).unwrap();
+    assert!(kept(&stage).is_empty());
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn every_arm(bench: &Bench) -> anyhow::Result<Verdict> {
         2,
         "nearmetal bench slice web1 --scratch /dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_1 --quick --pause",
     )?;
-    ensure!(text.contains("holds data"), "the guest's own disk was not refused: {text}");
+    ensure!(text.contains("the guest `web1` has it open"), "the guest's own disk was not refused: {text}");
     Ok(Verdict::Holds(format!("killed after {} of {} runs", before.trim(), results.runs.len())))
 }
 

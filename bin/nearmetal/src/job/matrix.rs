@@ -138,7 +138,15 @@ pub(crate) fn for_plan(
         PathCache::Writeback => CacheMode::Writeback,
         other => return Err(format!("its winner, {title}, needs cache={}, which no plan sets", other.id())),
     };
-    let extra = path.discard || path.detect_zeroes || path.block_size.is_some() || path.scheduler.is_some();
+    if let Some(scheduler) = path.scheduler {
+        return Err(format!(
+            "its winner, {title}, has a scheduler, which no plan sets: choose {} for {} on the host, and write the rest into the \
+             definition yourself",
+            scheduler.name(),
+            results.slice.device
+        ));
+    }
+    let extra = path.discard || path.detect_zeroes || path.block_size.is_some();
     if path.bus != Bus::VirtioBlk || path.iothreads > 1 || extra {
         return Err(format!(
             "its winner, {title}, has what no plan takes from a race of disks: write it into the definition yourself"
@@ -217,6 +225,8 @@ mod tests {
         assert!(refused(&recorded(), true).contains("no plan takes"));
         assert!(refused(&with_winner(|path| path.iothreads = 1), false).contains("another kind of storage"));
         assert!(refused(&with_winner(|path| path.cache = PathCache::Directsync), true).contains("cache=directsync"));
+        let scheduled = with_winner(|path| path.scheduler = Some(nearmetal_results::Scheduler::Kyber));
+        assert!(refused(&scheduled, true).contains("choose kyber for /dev/"));
         let unsafe_one = with_winner(|path| path.cache = PathCache::Unsafe);
         assert!(refused(&unsafe_one, true).contains("QEMU's default"), "whatever a file says, unsafe is not advised");
     }

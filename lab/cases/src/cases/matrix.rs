@@ -229,8 +229,10 @@ fn winner(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(arm.path.cache != PathCache::Unsafe, "{text}");
     ensure!(bench.sh("virsh list --name")?.trim() == "web1", "clones are left");
     ensure!(bench.sh(&format!("wipefs --noheadings {SCRATCH}"))?.is_empty(), "the scratch device is not empty again");
-    let plan = bench.sh("nearmetal plan web1")?;
-    ensure!(plan.contains("fresh pairs"), "the plan does not use the winner {}: {plan}", arm.path.title());
+    // The host's scheduler is nothing that a plan sets, and then it says that in place of using the rest.
+    let plan = bench.sh("nearmetal plan web1 2>&1")?;
+    let words = if arm.path.scheduler.is_some() { "has a scheduler, which no plan sets" } else { "fresh pairs" };
+    ensure!(plan.contains(words), "the plan knows nothing of the winner {}: {plan}", arm.path.title());
     ensure!(!bench.sh("nearmetal plan web1 --no-measured")?.contains("fresh pairs"), "--no-measured was not heard");
     let figures = format!(
         "lab: {} does {estimate} of QEMU's default, n = {}; {} runs in {:.0} s; {text}",

@@ -1,4 +1,4 @@
-//! Guests with drives of their own against bare metal: one that has a function for itself, and four at once.
+//! Guests against bare metal: one that has a function of a drive for itself, one with a neighbour, and four at once.
 
 use anyhow::{Context, ensure};
 use nearmetal_load::Cost;
@@ -13,7 +13,6 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("bench/nvme-vf-against-bare-metal", function),
         shared_long("bench/a-neighbour-on-the-slice-is-seen-and-said", neighbour),
         long_in(Labs::FourDrives, "bench/four-guests-on-four-nodes", side_by_side),
-        long_in(Labs::FourDrives, "bench/four-guests-with-drives-of-their-own", handed_through),
     ]
 }
 
@@ -175,18 +174,6 @@ pub(super) fn define_four_with_drives(bench: &Bench) -> anyhow::Result<()> {
             "<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{function}'/></source></hostdev>"
         ))
     })
-}
-
-/// Each guest takes turns on its drive with the bare slice.
-fn handed_through(bench: &Bench) -> anyhow::Result<Verdict> {
-    define_four_with_drives(bench)?;
-    let before = bench.sh(STATE)?;
-    let command = "nearmetal bench together w0 w1 w2 w3 --plan /root/plan.json --quick";
-    let text = bench.sh(&format!("{command} --drives {PAIRS_OF_FOUR} -o /root/together.json"))?;
-    let after = bench.sh(STATE)?;
-    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    ensure!(text.contains("handed over by VFIO") && text.contains("vfio-msi"), "{text}");
-    four_side_by_side(bench, &text)
 }
 
 fn side_by_side(bench: &Bench) -> anyhow::Result<Verdict> {

@@ -135,6 +135,15 @@ fn passthrough_io(bench: &Bench) -> anyhow::Result<Verdict> {
             let pair = |run: &Run| run.purpose == Purpose::Pair && run.count == count && run.failure().is_none();
             ensure!(results.runs.iter().any(pair), "{count} guests at once were not measured: {:?}", results.runs);
         }
+        for member in &results.tenants {
+            let found = member.placement.join("; ");
+            ensure!(found.contains("driver vfio-pci,"), "{}: {found}", member.guest);
+        }
+        let page = bench.sh(&format!("cat {directory}/together.html"))?;
+        ensure!(
+            page.contains("handed over by VFIO") && page.contains("vfio-msi"),
+            "the page has no interrupts by VFIO"
+        );
         let same = same_arm(&results);
         ensure!(same.len() >= 2 && same.iter().all(|run| run.count == 2), "A/A runs: {same:?}");
         Ok(String::new())

@@ -70,7 +70,7 @@ pub enum Body {
 pub enum Room {
     /// Room for it: they have no more memory than shared labs, and names that no other case uses.
     Beside,
-    /// None: they are two machines, or a large one.
+    /// None: they are two machines of full size, or a large one.
     Whole,
 }
 
@@ -103,7 +103,7 @@ const fn alone(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Cas
     Case { name, body: Body::Own(Room::Beside, body), long: true }
 }
 
-/// The same with two labs or a large one: nothing runs beside it.
+/// The same with two machines of full size or a large one: nothing runs beside it.
 const fn whole(name: &'static str, body: fn() -> anyhow::Result<Verdict>) -> Case {
     Case { name, body: Body::Own(Room::Whole, body), long: true }
 }

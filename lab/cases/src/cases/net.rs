@@ -2,9 +2,7 @@
 
 use anyhow::{Context, ensure};
 use nearmetal_load::{Cost, NetTest};
-use nearmetal_results::{
-    Advice, Effect, NetCostRow, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table, net_cost_table,
-};
+use nearmetal_results::{Advice, Effect, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table};
 
 use super::experiment::ran;
 use super::{Case, Verdict, long_in};
@@ -34,7 +32,6 @@ pub(super) fn cases() -> Vec<Case> {
         long_in(Labs::Cabled, "matrix/net-a-short-race-beside-bare-metal", short_race),
         long_in(Labs::Cabled, "bench/guests-share-a-port-and-have-functions-of-it", two_guests),
         long_in(Labs::Cabled, "matrix/net-ways-with-virtual-functions-are-read-back", with_functions),
-        long_in(Labs::Cabled, "matrix/net-a-virtual-function-beside-bare-metal", function_race),
     ]
 }
 
@@ -176,28 +173,6 @@ fn plan_uses(server: &Bench, results: &NetMatrixResults) -> anyhow::Result<()> {
     let rules = server.sh("nearmetal plan net1 --no-measured 2>&1; ip link del nmlab0")?;
     ensure!(!rules.contains("fresh pairs") && !rules.contains("the matrix of"), "--no-measured was not heard: {rules}");
     Ok(())
-}
-
-/// A virtual function in a guest against the same function on the bare slice, and what each transaction costs. The emulated
-/// card passes nothing of a bridge while it has functions, so that the first way that works stands for libvirt's default.
-fn function_race(server: &Bench) -> anyhow::Result<Verdict> {
-    prepare(server, 2)?;
-    let before = server.sh(NETWORK)?;
-    let text = server.sh(&format!(
-        "nearmetal bench net race {ARGUMENTS} --test tcp-rr --seconds 1 --pairs 2 --budget 610 {BRIDGES} --without macvtap-private \
-         --without macvtap-passthrough --without vf-macvtap-passthrough -o /root/net.json"
-    ))?;
-    let results = NetMatrixResults::parse(&server.document("/root/net.json", "net1")?)?;
-    ensure!(results.reference != 0 && text.contains("libvirt's default took no effect here"), "{text}");
-    let place = results.arms.iter().position(|arm| arm.id == "vf-hostdev").context("no function was given")?;
-    let given = &results.arms[place];
-    ensure!(given.to_bare.as_ref().is_some_and(|ratio| ratio.n >= 4), "the function has no ratio: {text}");
-    let costs = net_cost_table(&results);
-    let of_it = |row: &&NetCostRow| row.arm == place && row.cost == Cost::Exits && row.name == "all";
-    ensure!(costs.iter().any(|row| of_it(&row)), "no exits were counted of the function's guest: {text}");
-    let after = server.sh(NETWORK)?;
-    ensure!(after == before, "before:\n{before}\nafter:\n{after}");
-    Ok(Verdict::Holds(text))
 }
 
 /// The published experiment on ways to a network, with one guest and two at once through one port: over a bridge, then each with

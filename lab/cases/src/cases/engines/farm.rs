@@ -1,5 +1,6 @@
 //! Two labs on a cable, with an engine: `farm-a` also has its controller.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
@@ -122,8 +123,12 @@ impl Farm {
     }
 }
 
+/// The two hosts have the same names whatever the engine, so that two lanes have them one after the other.
+static HOSTS: Mutex<()> = Mutex::new(());
+
 /// Boots both, makes hosts of a farm of them, does what is asked for, and takes them down.
 pub(super) fn on(engine: Layer, body: impl FnOnce(&Farm) -> anyhow::Result<Verdict>) -> anyhow::Result<Verdict> {
+    let _hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
     let up = |name, cable: &str| {
         Bench::up(
             name,

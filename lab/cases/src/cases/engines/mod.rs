@@ -7,11 +7,11 @@ mod farm;
 mod jobs;
 mod slurm;
 
-use super::{Case, whole};
+use super::{Case, alone};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
-        whole("engines/slurm-a-queue-of-jobs-over-two-labs", slurm::a_queue),
-        whole("engines/condor-a-queue-of-jobs-over-two-labs", condor::a_queue),
+        alone("engines/slurm-a-queue-of-jobs-over-two-labs", slurm::a_queue),
+        alone("engines/condor-a-queue-of-jobs-over-two-labs", condor::a_queue),
     ]
 }

@@ -3,12 +3,11 @@
 use nearmetal_capture::security_models;
 use nearmetal_change::ChangeError;
 use nearmetal_host::HostFs;
-use nearmetal_hypervisor::{Hypervisor, Versions};
+use nearmetal_hypervisor::{Hypervisor, LOCAL_PROFILE, Versions, allow_in_profile};
 use nearmetal_place::{Blocker, Placement, Plan};
 
-/// The part of every guest's profile that libvirt's package brings, and the file that a site adds to it.
+/// The part of every guest's profile that libvirt's package brings.
 const PROFILE: &str = "/etc/apparmor.d/abstractions/libvirt-qemu";
-const LOCAL: &str = "/etc/apparmor.d/local/abstractions/libvirt-qemu";
 /// What libvirt 11 allows there, and Debian 12's libvirt 9.0 does not.
 const RULE: &str = "/sys/devices/system/node/*/cpumap r,";
 
@@ -36,7 +35,7 @@ impl Denied {
             return None;
         }
         let profile = fs.read(PROFILE).ok()?;
-        Self::of(&versions, &profile, &fs.read(LOCAL).unwrap_or_default())
+        Self::of(&versions, &profile, &fs.read(LOCAL_PROFILE).unwrap_or_default())
     }
 
     fn of(versions: &Versions, profile: &str, local: &str) -> Option<Self> {
@@ -63,7 +62,7 @@ impl Denied {
     }
 
     fn remedy(&self) -> String {
-        format!("allow it, for all guests from their next start on: echo '  {RULE}' >> {LOCAL}")
+        format!("allow it, for all guests from their next start on: {}", allow_in_profile(RULE))
     }
 
     /// Takes guests that would not start out of a plan.
@@ -169,7 +168,7 @@ mod tests {
         denied.block(&mut plan);
         assert_eq!(plan.placements.len(), 1);
         assert_eq!(plan.blocked[0].guest, "huge");
-        assert!(plan.blocked[0].remedy.contains(LOCAL));
+        assert!(plan.blocked[0].remedy.contains(LOCAL_PROFILE));
         assert!(denied.refuse(&plan).is_ok());
     }
 }

@@ -2,6 +2,30 @@
 
 use serde::{Deserialize, Serialize};
 
+/// What a site adds to AppArmor's profile of every guest; libvirt's package includes it, and never writes it.
+pub const LOCAL_PROFILE: &str = "/etc/apparmor.d/local/abstractions/libvirt-qemu";
+
+/// The command that adds a rule to it. Debian 13 has no directory for it until somebody makes one.
+pub fn allow_in_profile(rule: &str) -> String {
+    let directory = LOCAL_PROFILE.trim_end_matches("/libvirt-qemu");
+    format!("mkdir -p {directory} && echo '  {rule}' >> {LOCAL_PROFILE}")
+}
+
+/// What helps, as far as libvirt's own text shows it.
+///
+/// A network of libvirt chooses the function that it deals when the guest starts. `virt-aa-helper`, which writes the guest's profile, sees
+/// the definition, and that names the network alone (libvirt 11.3, Debian 13: `/dev/vfio/11` is refused, and with this line it opens).
+fn remedy(message: &str) -> String {
+    if !(message.contains("/dev/vfio/") && message.contains("Permission denied")) {
+        return String::new();
+    }
+    format!(
+        "; where AppArmor confines guests, libvirt opens no function to them that one of its networks deals: allow it, for all guests from \
+         their next start on: {}",
+        allow_in_profile("/dev/vfio/[0-9]* rw,")
+    )
+}
+
 /// A failed request. Crosses the helper's pipe as it is, so it holds values and no source errors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
@@ -139,7 +163,7 @@ pub enum HypervisorError {
     },
 
     /// libvirt said no.
-    #[error("libvirt refuses to {action} `{name}`: {message} (error {code} of domain {domain})")]
+    #[error("libvirt refuses to {action} `{name}`: {message} (error {code} of domain {domain}){}", remedy(message))]
     Refused {
         /// The verb of the request.
         action: String,
@@ -284,6 +308,23 @@ fn existing_domains(existing: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_that_apparmor_keeps_shut_is_told_with_the_line_that_opens_it() {
+        let refused = |message: &str| HypervisorError::Refused {
+            action: "start".into(),
+            name: "web1".into(),
+            domain: 10,
+            code: 1,
+            message: message.into(),
+        };
+        let vfio = "-device vfio-pci: vfio 0000:39:10.0: Could not open '/dev/vfio/11': Permission denied";
+        let text = refused(vfio).to_string();
+        assert!(text.contains("'  /dev/vfio/[0-9]* rw,' >> /etc/apparmor.d/local/abstractions/libvirt-qemu"), "{text}");
+        for other in ["Could not open '/dev/vfio/11': Device or resource busy", "open /root/a.img: Permission denied"] {
+            assert!(refused(other).to_string().ends_with("(error 1 of domain 10)"), "{other}");
+        }
+    }
 
     #[test]
     fn a_missing_domain_lists_what_exists() {

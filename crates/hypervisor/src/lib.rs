@@ -21,7 +21,7 @@ mod serve;
 mod types;
 
 pub use client::Transport;
-pub use error::HypervisorError;
+pub use error::{HypervisorError, LOCAL_PROFILE, allow_in_profile};
 pub use fake::{Effect, Fake, PinTarget};
 pub use hypervisor::Hypervisor;
 pub use libvirt::{Events, Libvirt};

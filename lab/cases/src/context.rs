@@ -12,7 +12,7 @@ use nearmetal_lab::{Command, ExecOutput, Lab, LabError, LabName, Places, Progres
 use serde_json::Value;
 
 /// A command in a case that takes longer has hung.
-const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT: Duration = Duration::from_secs(900);
 /// The programs under test.
 const PROGRAMS: [&str; 3] = ["nearmetal", "nearmetal-libvirt", "nearmetal-probe"];
 

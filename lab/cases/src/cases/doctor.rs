@@ -3,13 +3,13 @@
 use anyhow::ensure;
 use serde_json::Value;
 
-use super::{Case, HOLDS, Verdict, shared};
+use super::{Case, HOLDS, Verdict, shared, shared_long};
 use crate::context::Bench;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("doctor/class-is-set-and-cleared", class),
-        shared("doctor/looks-inside-through-the-agent", inside),
+        shared_long("doctor/looks-inside-through-the-agent", inside),
         shared("doctor/finds-no-loss-in-a-planned-guest-that-the-plan-does-not-list", agrees),
     ]
 }

@@ -91,7 +91,7 @@ fn jvm_scaling() -> anyhow::Result<Verdict> {
     let bench = Bench::up("java", &Boot { loads: true, ..Boot::default() })?;
     bench.applied()?;
     // One VM on each node, one over 2 nodes, and the gap to native.
-    let words = "web1 --pause --nodes 0,2 --counts 2 --mode cells --mode per-node --pairs 2 --seconds 5 --start 50 --same-arm-pairs 0";
+    let words = "web1 --pause --nodes 0,2 --counts 2 --mode cells --mode per-node --pairs 2 --seconds 3 --start 35 --same-arm-pairs 0";
     let verdict = ran(&bench, "jvm-scaling", words, 3, no_more)?;
     bench.lab.down()?;
     Ok(verdict)

@@ -12,7 +12,7 @@ use crate::context::{Bench, Boot, purge};
 pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("job/plan-apply-verify-rollback", whole),
-        shared("job/live-part-without-restart", live_only),
+        shared_long("job/live-part-without-restart", live_only),
         shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/a-wide-guest-sees-the-nodes-it-lies-on", wide),

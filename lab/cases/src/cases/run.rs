@@ -20,7 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/an-image-stays-as-it-is", image),
         shared_long("run/output-of-any-length-and-what-is-left-behind-cost-no-code", output),
         shared_long("run/user-data-are-a-disk-that-is-only-read", user_data),
-        shared("run/killed-it-leaves-nothing", killed),
+        shared_long("run/killed-it-leaves-nothing", killed),
         shared_long("run/qemu-killed-is-a-failure-with-a-sentence", qemu_killed),
         shared_long("run/libvirt-killed-leaves-nothing", libvirt_killed),
         shared_long("run/two-at-once-share-no-pu", two_at_once),

@@ -19,11 +19,11 @@ pub(super) fn cases() -> Vec<Case> {
         shared("sabotage/quota-and-shares-set-live", quota),
         shared("sabotage/disk-and-interface-throttled-live", throttled),
         shared("sabotage/boot-unit-disabled", unit_disabled),
-        // The last: it leaves the guest with another engine, and whoever wants it as applied has to boot it twice.
-        shared("sabotage/io-uring-disabled", io_uring_disabled),
         shared_long("sabotage/iothread-onto-a-vcpus-pu", iothread_moved),
         shared_long("read-back/deep-tells-the-iothread-of-each-queue", deep),
         shared_long("sabotage/started-with-another-cache-and-the-xml-put-back", another_cache),
+        // The last: it leaves the guest with another engine, and whoever wants it as applied has to boot it twice.
+        shared_long("sabotage/io-uring-disabled", io_uring_disabled),
     ]
 }
 

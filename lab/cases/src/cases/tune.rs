@@ -10,7 +10,7 @@ use crate::context::Bench;
 
 const SCRATCH: &str = "/dev/disk/by-id/nvme-QEMU_NVMe_Ctrl_nvme0_2";
 /// Seconds: boots of an emulated machine take most of it, and what is left goes into more rounds.
-const BUDGET: u32 = 1000;
+const BUDGET: u32 = 1500;
 
 pub(super) fn cases() -> Vec<Case> {
     vec![

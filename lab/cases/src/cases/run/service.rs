@@ -16,7 +16,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("run/service/a-user-gets-pages-inside-what-the-job-was-given", pages),
         shared_long("run/service/killed-it-leaves-nothing", killed),
-        shared("run/service/refuses-whom-and-what-it-is-not-for", refusals),
+        shared_long("run/service/refuses-whom-and-what-it-is-not-for", refusals),
     ]
 }
 

@@ -15,7 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared_long("run/session/an-image-stays-as-it-is", image),
         shared_long("run/session/runs-of-two-users-and-root-share-no-pu", together),
         shared("run/session/refuses-what-takes-root-before-it-takes-anything", refusals),
-        shared("run/session/what-a-hostile-user-leaves-harms-nobody", hostile),
+        shared_long("run/session/what-a-hostile-user-leaves-harms-nobody", hostile),
         shared_long("run/session/what-a-hostile-user-holds-and-pretends-harms-nobody", held),
     ]
 }

@@ -11,7 +11,7 @@ use crate::context::Bench;
 /// How many there are.
 const RUNS: u32 = 200;
 /// So many of them run unless others are asked for: all take an hour and more.
-const USUAL: u32 = 15;
+const USUAL: u32 = 10;
 /// So often everything is looked at, after a run that nobody killed.
 const LOOK: u32 = 20;
 /// Where the numbers of chance begin, unless this variable says otherwise.

@@ -288,6 +288,11 @@ impl Machine {
         self.world.state.lock().unwrap().fails_once = Some(words.to_owned());
     }
 
+    /// libvirt leaves this tap out of its bridge.
+    pub(crate) fn leaves_out_of_its_bridge(&self, tap: &str) {
+        self.world.state.lock().unwrap().stray_tap = Some(tap.to_owned());
+    }
+
     pub(crate) fn answers_again(&self) {
         self.world.state.lock().unwrap().mute = None;
     }

@@ -157,7 +157,9 @@ impl World {
             let Some(tap) = &card.target else { continue };
             self.appears(tap, &format!("devices/virtual/net/{tap}"));
             if card.kind == "bridge" {
-                self.kernel.link(&format!("{CLASS}/{tap}/master"), &format!("../{source}"));
+                if self.state.lock().unwrap().stray_tap.as_ref() != Some(tap) {
+                    self.kernel.link(&format!("{CLASS}/{tap}/master"), &format!("../{source}"));
+                }
             } else {
                 let mode = card.source_mode.clone().unwrap_or_default().replace("passthrough", "passthru");
                 let row = json!({"link": source, "linkinfo": {"info_kind": "macvtap", "info_data": {"mode": mode}}});

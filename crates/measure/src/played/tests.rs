@@ -1,7 +1,7 @@
 //! Every experiment from start to end.
 
 use nearmetal_load::{Metric, NetJob, Workload};
-use nearmetal_results::{Effect, Outcome, Purpose, Run, Turn};
+use nearmetal_results::{Effect, NetPath, Outcome, Purpose, Run, Turn};
 use proptest::prelude::*;
 
 use super::experiments::Kind;
@@ -210,6 +210,21 @@ fn a_race_shows_its_arms_finds_the_best_and_measures_it_again() {
         assert_eq!((winner, arms.len() > 4), (Some(best), true), "{kind:?}: {arms:?}");
         assert!((1.8..2.2).contains(&estimate.ratio), "{kind:?}: {estimate:?}");
     }
+}
+
+#[test]
+fn where_libvirts_default_takes_no_effect_the_first_way_that_does_stands_for_it_and_that_is_said() {
+    let (mut machine, experiment) = Kind::NetRace.set_up();
+    machine.leaves_out_of_its_bridge("nmtap0");
+    let Measurement::Net(results) = machine.perform(&experiment).document() else { panic!("a race of networks") };
+    let default = results.arms.iter().position(|arm| arm.path == NetPath::libvirt_default()).unwrap();
+    assert!(matches!(results.arms[default].effect, Effect::NotShown { .. }), "{:?}", results.arms[default]);
+    let instead = &results.arms[results.reference];
+    assert!(results.reference != default && matches!(instead.effect, Effect::Shown { .. }), "{instead:?}");
+    let (said, title) = ("libvirt's default took no effect here", instead.path.title());
+    let is_said = results.caveats.iter().any(|one| one.starts_with(said) && one.ends_with(&title));
+    assert!(is_said, "{:?}", results.caveats);
+    assert_eq!(machine.left(), Vec::<String>::new());
 }
 
 #[test]

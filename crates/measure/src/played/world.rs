@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) mute_servers: bool,
     /// The next program of the host with these words fails.
     pub(super) fails_once: Option<String>,
+    /// The tap that libvirt leaves out of its bridge.
+    pub(super) stray_tap: Option<String>,
     /// Gates of programs that are not ready, and why.
     pub(super) unready: BTreeMap<String, End>,
     /// What runs, or ran, in guests, by its process id: `None` never ends.
@@ -122,6 +124,7 @@ impl World {
             mute: None,
             mute_servers: false,
             fails_once: None,
+            stray_tap: None,
             unready: BTreeMap::new(),
             results: BTreeMap::new(),
             stored: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use nearmetal_load::{Cost, NetTest};
-use nearmetal_results::{Advice, Effect, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table};
+use nearmetal_results::{Advice, Effect, NetMatrixResults, PLANNED, Purpose, Results, Run, cost_table, net_cost_table};
 
 use super::experiment::ran;
 use super::{Case, Verdict, long_in};
@@ -152,6 +152,9 @@ fn short_race(server: &Bench) -> anyhow::Result<Verdict> {
         let figure = confirmation.figures.iter().find(|figure| figure.metric == metric);
         ensure!(figure.is_some_and(|figure| figure.medians.len() > 1), "no {metric}: {text}");
     }
+    let costs = net_cost_table(&results);
+    let exits = costs.iter().any(|row| row.cost == Cost::Exits && row.name == "all");
+    ensure!(exits, "no exits were counted of a guest: {text}");
     ensure!(results.advice() != Advice::Unknown, "no advice: {text}");
     let after = server.sh(NETWORK)?;
     ensure!(after == before, "before:\n{before}\nafter:\n{after}");

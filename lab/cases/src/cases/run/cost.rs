@@ -8,8 +8,9 @@ use super::{flavours, nothing_is_left, waiting};
 use crate::context::Bench;
 
 const PAIRS: usize = 3;
-/// A run reserves, reads back and waits for the agent. What that costs is what is printed: it was 0.99 on a quiet host, 1.12 beside
-/// compilers and 1.18 beside another lab, which takes turns with whatever has more processes. More than this is a fault, not a neighbour.
+/// A run reserves, reads back and waits for the agent. What that costs is printed and not judged: it was 0.99 of `virsh create` on a quiet
+/// host, 1.12 beside compilers and 1.18 beside another lab, since a run has more processes that wait for a processor. More than this no
+/// neighbour explains.
 const MOST: f64 = 1.5;
 /// The steps of a run that the split shows, by their events.
 const STEPS: [&str; 5] = ["reserved", "started", "read-back", "agent", "command-started"];

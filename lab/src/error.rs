@@ -155,12 +155,14 @@ pub enum LabError {
         limit: Duration,
     },
     /// The connection to the lab broke.
-    #[error("lost the connection to lab `{name}`: {reason}")]
+    #[error("lost the connection to lab `{name}`: {reason}\n\nits console: {console}")]
     Connection {
         /// The lab.
         name: String,
         /// SSH's words.
         reason: String,
+        /// The last of its console: the kernel says there what it killed.
+        console: String,
     },
     /// A file that could not be copied.
     #[error("cannot copy `{from}` to `{to}`: {reason}")]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::LabError;
 use crate::identity::token;
 use crate::lab::Lab;
-use crate::ssh;
+use crate::{ssh, tools};
 
 /// A command and its arguments; no shell reads them, unless the command is one.
 #[derive(Debug, Clone)]
@@ -133,7 +133,8 @@ pub(crate) fn run(
         wait(lab, command, &mut child, &ended, &tag)
     })?;
     if status == SSH_FAILED && !ssh::is_connected(lab.state(), lab.ssh_port()) {
-        return Err(LabError::Connection { name: lab.name().to_string(), reason: last.text() });
+        let console = tools::last_words(&lab.console_text().unwrap_or_default());
+        return Err(LabError::Connection { name: lab.name().to_string(), reason: last.text(), console });
     }
     Ok(status)
 }
@@ -203,7 +204,7 @@ impl Tail {
     }
 
     fn text(&self) -> String {
-        crate::tools::last_words(&String::from_utf8_lossy(&self.0))
+        tools::last_words(&String::from_utf8_lossy(&self.0))
     }
 }
 

@@ -10,7 +10,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("doctor/class-is-set-and-cleared", class),
         shared_long("doctor/looks-inside-through-the-agent", inside),
-        shared("doctor/finds-no-loss-in-a-planned-guest-that-the-plan-does-not-list", agrees),
+        shared_long("doctor/finds-no-loss-in-a-planned-guest-that-the-plan-does-not-list", agrees),
     ]
 }
 

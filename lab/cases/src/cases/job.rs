@@ -13,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         shared("job/plan-apply-verify-rollback", whole),
         shared_long("job/live-part-without-restart", live_only),
-        shared("job/what-nearmetal-does-not-know-stays", unknown_stays),
+        shared_long("job/what-nearmetal-does-not-know-stays", unknown_stays),
         shared("job/guest-sees-what-was-planned", guest_side),
         shared_long("job/a-wide-guest-sees-the-nodes-it-lies-on", wide),
         shared_long("job/bench-measures-every-arm-and-goes-on-after-a-kill", every_arm),

@@ -103,9 +103,11 @@ const FILES: &[RecipeFile] = recipe_files!["image":
     "rootfs/etc/systemd/journald.conf.d/lab.conf",
     "rootfs/etc/systemd/system.conf.d/lab.conf",
     "rootfs/etc/systemd/system/lab-bridge.service",
+    "rootfs/etc/systemd/system/lab-vigil@.service",
     "rootfs/etc/systemd/system/serial-getty@ttyS0.service.d/lab.conf",
     "rootfs/etc/systemd/system/ssh.service.d/lab.conf",
     "rootfs/etc/systemd/system/systemd-udev-trigger.service.d/lab.conf",
+    "rootfs/usr/lib/nearmetal-lab/vigil",
 ];
 
 const LOADS: &[RecipeFile] = recipe_files!["loads":

@@ -97,7 +97,7 @@ fn lost_timer() -> anyhow::Result<Verdict> {
     bench.write("/root/lose.py", LOSE)?;
     let told = bench.sh("systemctl stop lab-vigil@0 lab-vigil@1
          taskset -c 4 sh -c 'python3 /root/lose.py; exec sleep 1' & sleeper=$!
-         taskset -c 6 sleep 12
+         taskset -c 6 sleep 8
          kill -0 $sleeper || { echo 'the timer was not lost'; exit 1; }
          systemctl start lab-vigil@0 lab-vigil@1
          wait $sleeper

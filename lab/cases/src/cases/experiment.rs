@@ -128,7 +128,7 @@ fn passthrough_io(bench: &Bench) -> anyhow::Result<Verdict> {
     define_four_with_drives(bench)?;
     let before = bench.sh(STATE)?;
     // 4 and 8 KiB of one guest, then one and two guests at once, with A/A pairs of both together.
-    let words = "w0 w1 --plan /root/plan.json --pairs 2 --seconds 2";
+    let words = "w0 w1 --plan /root/plan.json --pairs 2 --seconds 2 --overlap 50";
     let verdict = ran(bench, "passthrough-io", words, 4, |directory| {
         let results: Results = serde_json::from_str(&bench.sh(&format!("cat {directory}/together.json"))?)?;
         for count in [1, 2] {

@@ -12,6 +12,7 @@ pub(super) fn cases() -> Vec<Case> {
         shared("lab/long-output-is-whole", long_output),
         shared("lab/exit-codes-pass", exit_codes),
         shared("lab/a-hung-command-ends", hung_command),
+        shared("lab/looks-for-what-emulation-lost", looks),
         shared("lab/guests-are-confined-as-debian-confines-them", confined),
         shared("inspect/agrees-with-numactl-and-lspci", inspect_agrees),
         shared("inspect/without-libvirt", without_libvirt),
@@ -41,6 +42,14 @@ fn hung_command(bench: &Bench) -> anyhow::Result<Verdict> {
     ensure!(clock.elapsed().as_secs() < 30, "it took {:?}", clock.elapsed());
     bench.ends_with(1, "sleep 1; pgrep -x sleep")?;
     Ok(Verdict::Holds(error.to_string()))
+}
+
+/// Both that look are there, and have looked without an error since they started.
+fn looks(bench: &Bench) -> anyhow::Result<Verdict> {
+    bench.sh("systemctl is-active lab-vigil@0 lab-vigil@1")?;
+    let restarts = bench.sh("systemctl show -P NRestarts lab-vigil@0 lab-vigil@1")?;
+    ensure!(restarts.split_whitespace().eq(["0", "0"]), "they were started again: {restarts}");
+    Ok(HOLDS)
 }
 
 /// Where the kernel shows the process of `web1`.

@@ -158,6 +158,8 @@ pub(super) enum Which {
         #[arg(value_name = "VM", required = true)]
         vms: Vec<String>,
         #[command(flatten)]
+        at_once: AtOnce,
+        #[command(flatten)]
         common: Common,
     },
     /// Which cache mode, engine and elevator suit a disk, for one guest and several
@@ -172,6 +174,8 @@ pub(super) enum Which {
         disk: Disk,
         #[command(flatten)]
         race: Race,
+        #[command(flatten)]
+        at_once: AtOnce,
         #[command(flatten)]
         common: Common,
     },
@@ -387,8 +391,10 @@ impl Which {
     /// The measurements, in the order they run. What takes several VMs is left out with one.
     pub(super) fn steps(&self) -> Vec<Step> {
         match self {
-            Self::PassthroughIo { vms, common } => passthrough_io(vms, common),
-            Self::VirtioIo { vms, scratch, disk, race, common } => virtio_io(vms, scratch, disk, race, common),
+            Self::PassthroughIo { vms, at_once, common } => passthrough_io(vms, at_once, common),
+            Self::VirtioIo { vms, scratch, disk, race, at_once, common } => {
+                virtio_io(vms, scratch, disk, race, at_once, common)
+            }
             Self::NetPaths { vms, port, peer, address, race, at_once, common } => {
                 let on = ["--port", port, "--peer", peer, "--address", address];
                 net_paths(vms, &on, race, at_once, common)
@@ -451,7 +457,7 @@ fn modes(vm: &str, over: &Over, single: bool) -> Words {
         .each("--mode", over.mode.iter().filter(|mode| !single || **mode != Mode::PerNode).map(|mode| mode.id()))
 }
 
-fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {
+fn passthrough_io(vms: &[String], at_once: &AtOnce, common: &Common) -> Vec<Step> {
     let sizes = if common.quick { &QUICK_SIZES[..] } else { &SIZES[..] };
     let first = names(vms).into_iter().take(1);
     let alone = Words::new(&["drive"]).with(&first.collect::<Vec<_>>());
@@ -461,19 +467,26 @@ fn passthrough_io(vms: &[String], common: &Common) -> Vec<Step> {
     if vms.len() > 1 {
         let words = Words::new(&["together"]).with(&names(vms));
         let words = words.with(&["--drives", "--scaling", "--block-size", TOGETHER_SIZE]);
-        steps.push(words.paired(common).step("together", "Guests at once, a drive each"));
+        steps.push(words.at_once(at_once).paired(common).step("together", "Guests at once, a drive each"));
     }
     steps
 }
 
-fn virtio_io(vms: &[String], scratch: &[String], disk: &Disk, race: &Race, common: &Common) -> Vec<Step> {
+fn virtio_io(
+    vms: &[String],
+    scratch: &[String],
+    disk: &Disk,
+    race: &Race,
+    at_once: &AtOnce,
+    common: &Common,
+) -> Vec<Step> {
     let (first, device) = (names(vms).into_iter().take(1), names(scratch).into_iter().take(1));
     let words = Words::new(&["disk", "race"]).with(&first.collect::<Vec<_>>()).each("--scratch", device);
     let words = words.each("--span", disk.span.as_deref());
     let mut steps = vec![words.raced(race, common).step("ways", "Ways to a disk")];
     if vms.len() > 1 {
         let words = Words::new(&["together"]).with(&names(vms)).each("--scratch", names(scratch)).with(&["--scaling"]);
-        steps.push(words.paired(common).step("together", "Guests at once, a device each"));
+        steps.push(words.at_once(at_once).paired(common).step("together", "Guests at once, a device each"));
     }
     steps
 }
@@ -513,8 +526,8 @@ mod tests {
     }
 
     const ALL: [&str; 8] = [
-        "passthrough-io a b --quick --pause",
-        "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4",
+        "passthrough-io a b --quick --pause --same-arm-pairs 0 --overlap 50",
+        "virtio-io a b --scratch /dev/x --scratch /dev/y --budget 300 --pairs 4 --same-arm-pairs 3 --overlap 60",
         "net-paths a b --port p0 --peer 192.0.2.1 --address 192.0.2.10/24 --without macvtap --same-arm-pairs 0 --overlap 50",
         "numa-modes a --scratch /dev/x --span 32MiB --nodes 0-3 --counts 1,4 --mode default --mode cells --seconds 2 --seed 7 --same-arm-pairs 0 --overlap 62.5",
         "jvm-scaling a --counts 1,2 --mode cells --mode per-node --quick --start 40 --same-arm-pairs 3",
